@@ -1,5 +1,6 @@
 // Steps that cover several layers: values by hand, blobs that are not written, and memory.
 #include "caffe/core/log.hpp"
+#include "caffe/net/plan.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 

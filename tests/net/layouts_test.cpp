@@ -1,6 +1,7 @@
 // Blobs in kNHWC between the layers of a net, with a library for convolutions that prefers it.
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/multiplexer.hpp"
+#include "caffe/net/plan.hpp"
 #include "caffe/net/step_info.hpp"
 #include "net/channels_last_library.hpp"
 #include "net/layer_text.hpp"

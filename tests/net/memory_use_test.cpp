@@ -1,5 +1,6 @@
 // What a net holds on its device: what it predicts, and less than a blob each.
 #include "caffe/io/proto_io.hpp"
+#include "caffe/net/plan.hpp"
 #include "caffe/solver/solver.hpp"
 #include "net/layer_text.hpp"
 #include "net/net_support.hpp"

@@ -7,6 +7,7 @@
 #include "caffe/device/runtime.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/library/native/row_steps.hpp"
+#include "caffe/net/plan.hpp"
 #include "io/temporary_folder.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"

@@ -51,6 +51,7 @@ PlanNode Sum(const std::string& name, std::vector<int> bottoms, int top,
 std::string Steps(const std::vector<PlanNode>& nodes, const PlanOptions& options = {}) {
   std::string text;
   for (const Step& step : Plan::Make(nodes, options).steps) {
+    if (step.converts()) continue;
     if (!text.empty()) text += " ";
     for (size_t i = 0; i < step.nodes.size(); ++i) {
       text += (i ? "+" : "") + nodes[step.nodes[i]].name;
@@ -67,20 +68,20 @@ TEST(PlanTest, AnActivationJoinsItsProducer) {
   EXPECT_EQ(plan.fused_steps(), 1);
   EXPECT_EQ(plan.Report(nodes), "conv + relu\n");
   const Step& step = plan.steps[1];
-  EXPECT_EQ(step.tops, std::vector<int>({1}));
-  EXPECT_TRUE(step.swallowed.empty());
-  ASSERT_EQ(step.stages.size(), 1u);
-  EXPECT_EQ(std::get<Activation>(step.stages[0]).kind, Kind::kReLU);
+  EXPECT_EQ(step.reads, std::vector<int>({0}));
+  EXPECT_EQ(step.writes, std::vector<int>({1}));
+  ASSERT_EQ(step.request.stages.size(), 1u);
+  EXPECT_EQ(std::get<Activation>(step.request.stages[0]).kind, Kind::kReLU);
 }
 
-TEST(PlanTest, BlobsBetweenTheLayersAreSwallowed) {
+TEST(PlanTest, BlobsBetweenTheLayersAreNotWritten) {
   const std::vector<PlanNode> nodes{Conv("conv", 0, 1), Scale("bn", 1, 2), Scale("scale", 2, 3),
                                     Pointwise("clip", Kind::kClip, 3, 4), Plain("pool", {4}, {5})};
   const Plan plan = Plan::Make(nodes, {});
   EXPECT_EQ(Steps(nodes), "conv+bn+scale+clip pool");
-  EXPECT_EQ(plan.steps[0].swallowed, std::vector<int>({1, 2, 3}));
-  EXPECT_EQ(plan.steps[0].tops, std::vector<int>({4}));
-  EXPECT_EQ(plan.steps[0].maps.size(), 2u);
+  EXPECT_EQ(plan.steps[0].reads, std::vector<int>({0}));
+  EXPECT_EQ(plan.steps[0].writes, std::vector<int>({4}));
+  EXPECT_EQ(plan.steps[0].request.maps.size(), 2u);
   // A kept blob ends the step that makes it.
   EXPECT_EQ(Steps(nodes, {true, {2}}), "conv+bn scale+clip pool");
   EXPECT_EQ(Steps(nodes, {true, {1}}), "conv bn+scale+clip pool");
@@ -97,11 +98,10 @@ TEST(PlanTest, AResidualSumJoinsTheLastBranch) {
   const Plan plan = Plan::Make(nodes, {});
   EXPECT_EQ(Steps(nodes), "data split short+short_bn main+main_bn+sum+relu softmax");
   const Step& step = plan.steps[3];
-  EXPECT_EQ(step.summands, std::vector<int>({3}));
-  EXPECT_EQ(step.swallowed, std::vector<int>({4}));
-  EXPECT_EQ(step.tops, std::vector<int>({5}));
-  ASSERT_EQ(step.stages.size(), 2u);
-  EXPECT_EQ(std::get<ResidualSum>(step.stages[0]).coefficient, 1);
+  EXPECT_EQ(step.reads, std::vector<int>({2, 3}));
+  EXPECT_EQ(step.writes, std::vector<int>({5}));
+  ASSERT_EQ(step.request.stages.size(), 2u);
+  EXPECT_EQ(std::get<ResidualSum>(step.request.stages[0]).coefficient, 1);
 }
 
 TEST(PlanTest, CoefficientsOfASum) {
@@ -109,10 +109,10 @@ TEST(PlanTest, CoefficientsOfASum) {
                                     Sum("sum", {1, 2}, 3, {-0.5, 2})};
   const Plan plan = Plan::Make(nodes, {});
   ASSERT_EQ(Steps(nodes), "data conv+sum");
-  EXPECT_EQ(std::get<ResidualSum>(plan.steps[1].stages[0]).coefficient, -0.5f);
-  ASSERT_EQ(plan.steps[1].maps.size(), 1u);
+  EXPECT_EQ(std::get<ResidualSum>(plan.steps[1].request.stages[0]).coefficient, -0.5f);
+  ASSERT_EQ(plan.steps[1].request.maps.size(), 1u);
   std::vector<double> scale(1), shift(1);
-  plan.steps[1].maps[0].evaluate(&scale, &shift);
+  plan.steps[1].request.maps[0].evaluate(&scale, &shift);
   EXPECT_EQ(scale[0], 2);
   EXPECT_EQ(shift[0], 0);
 }
@@ -206,7 +206,7 @@ PlanNode PReLU(const std::string& name, int bottom, int top, const BlobBase* slo
 
 std::vector<ChainFormula> Formulas(const Step& step) {
   std::vector<ChainFormula> formulas;
-  for (const ChainStage& stage : step.chain.stages) formulas.push_back(stage.formula);
+  for (const ChainStage& stage : step.request.chain.stages) formulas.push_back(stage.formula);
   return formulas;
 }
 
@@ -220,16 +220,21 @@ TEST(PlanTest, ElementwiseLayersAreAChain) {
   const Step& step = plan.steps[1];
   EXPECT_EQ(Formulas(step),
             std::vector<ChainFormula>({ChainFormula::kAffine, ChainFormula::kReLU}));
-  EXPECT_EQ(step.chain.stages[0].maps.size(), 2u);
-  EXPECT_EQ(step.chain.channels, 8);
-  EXPECT_EQ(step.chain.axis, 1);
-  EXPECT_EQ(step.swallowed, std::vector<int>({1}));
-  EXPECT_EQ(step.tops, std::vector<int>({2}));
+  EXPECT_EQ(step.request.chain.stages[0].maps.size(), 2u);
+  EXPECT_EQ(step.request.chain.channels, 8);
+  EXPECT_EQ(step.request.chain.axis, 1);
+  EXPECT_EQ(step.reads, std::vector<int>({0}));
+  EXPECT_EQ(step.writes, std::vector<int>({2}));
+  EXPECT_EQ(step.over, 0);
   EXPECT_EQ(Steps(nodes, {true, {1}}), "concat bn+scale relu conv");
   EXPECT_EQ(Steps(nodes, {false, {}}), "concat bn scale relu conv");
-  for (const Step& one : Plan::Make(nodes, {false, {}}).steps) EXPECT_TRUE(one.chain.empty());
+  for (const Step& one : Plan::Make(nodes, {false, {}}).steps) {
+    EXPECT_TRUE(one.request.chain.empty());
+  }
   // A layer alone has its own kernel.
-  EXPECT_TRUE(Plan::Make({nodes[0], nodes[1]}, {}).steps[1].chain.empty());
+  const Step alone = Plan::Make({nodes[0], nodes[1]}, {}).steps[1];
+  EXPECT_TRUE(alone.request.chain.empty());
+  EXPECT_EQ(alone.over, -1);
 }
 
 // Activations, functions, maps, slopes and sums in any order.
@@ -253,11 +258,12 @@ TEST(PlanTest, AnyStagesJoinAChain) {
             std::vector<Formula>({Formula::kAffine, Formula::kSum, Formula::kReLU, Formula::kTanH,
                                   Formula::kAffine, Formula::kExp, Formula::kSlope,
                                   Formula::kAffine, Formula::kSum}));
-  EXPECT_EQ(step.summands, std::vector<int>({11}));  // besides the bottoms of the first node
-  EXPECT_EQ(step.chain.stages[1].constants, std::vector<double>({-1}));
-  EXPECT_EQ(step.chain.stages[8].constants, std::vector<double>({0.5}));
-  EXPECT_EQ(step.chain.stages[6].slopes, slopes.get());
-  EXPECT_EQ(step.swallowed, std::vector<int>({1, 2, 3}));
+  EXPECT_EQ(step.reads, std::vector<int>({0, 10, 11}));
+  EXPECT_EQ(step.writes, std::vector<int>({4}));
+  const std::vector<ChainStage>& stages = step.request.chain.stages;
+  EXPECT_EQ(stages[1].constants, std::vector<double>({-1}));
+  EXPECT_EQ(stages[8].constants, std::vector<double>({0.5}));
+  EXPECT_EQ(stages[6].slopes, slopes.get());
 }
 
 TEST(PlanTest, WhatEndsAChain) {
@@ -335,9 +341,10 @@ TEST(PlanTest, LayoutsOfChains) {
                                       std::move(two), Plain("end", {3}, {4})};
     const Plan plan = Plan::Make(nodes, {});
     std::string text;
-    for (size_t s = 2; s + 1 < plan.steps.size(); ++s) {
-      text += LayoutName(plan.steps[s].layouts.x) +
-              std::string(plan.steps[s].chain.empty() ? " " : "* ");
+    for (const Step& step : plan.steps) {
+      if (step.converts() || step.nodes[0] < 2 || nodes[step.nodes[0]].name == "end") continue;
+      text +=
+          LayoutName(step.request.layouts.x) + std::string(step.request.chain.empty() ? " " : "* ");
     }
     return text + std::to_string(plan.conversions());
   };
@@ -357,6 +364,54 @@ TEST(PlanTest, LayoutsOfChains) {
   EXPECT_EQ(layouts(lrn, Scale("b", 2, 3)), "NHWC NHWC* 2");
 }
 
+// "conv 0 > 1n; 1n > 1": arrays that are read and written. Those in kNHWC end with n; diffs begin with
+// d. A conversion has no name.
+std::string ArraysOf(const std::vector<PlanNode>& nodes, const PlanOptions& options) {
+  const Plan plan = Plan::Make(nodes, options);
+  std::string text;
+  const auto add = [&](const std::vector<int>& arrays) {
+    for (const int id : arrays) {
+      const Array& array = plan.arrays[id];
+      text += array.kind == Array::Kind::kDiff ? "d" : "";
+      text += std::to_string(array.blob) + (array.layout == Layout::kNHWC ? "n " : " ");
+    }
+  };
+  for (const auto* steps : {&plan.steps, &plan.diffs}) {
+    for (const Step& step : *steps) {
+      if (!step.converts()) text += nodes[step.nodes[0]].name + " ";
+      add(step.reads);
+      text += "> ";
+      add(step.writes);
+      text.back() = ';';
+      text += " ";
+    }
+  }
+  return text;
+}
+
+TEST(PlanTest, ConversionsAreSteps) {
+  const PlanNode data = Plain("data", {}, {0});
+  PlanNode conv = Plain("conv", {0}, {1}), split = Plain("split", {1}, {2, 3}),
+           pool = Plain("pool", {2}, {4}), lrn = Plain("lrn", {3}, {5}), ip = Plain("ip", {4}, {6}),
+           end = Plain("end", {5, 6}, {7});
+  conv.facts.layouts = {.nhwc = true, .prefers_nhwc = true};
+  split.facts.layouts.any = true;
+  split.facts.aliases = {{0, 0}, {1, 0}};
+  pool.facts.layouts.nhwc = true;
+  const std::vector<PlanNode> nodes{data, conv, split, pool, lrn, ip, end};
+  // The copies that a split makes are one array in kNHWC. Outputs are in C order.
+  EXPECT_EQ(ArraysOf(nodes, {}),
+            "data > 0; 0 > 0n; conv 0n > 1n; split 1n > 1n 1n; pool 1n > 4n; 1n > 3; lrn 3 > 5; "
+            "4n > 4; ip 4 > 6; end 5 6 > 7; ");
+  EXPECT_EQ(ArraysOf({data, conv}, {}), "data > 0; 0 > 0n; conv 0n > 1n; 1n > 1; ");
+  // A kept blob is converted once, for its reader, too.
+  EXPECT_EQ(ArraysOf(nodes, {true, {4}}),
+            "data > 0; 0 > 0n; conv 0n > 1n; split 1n > 1n 1n; pool 1n > 4n; 4n > 4; 1n > 3; "
+            "lrn 3 > 5; ip 4 > 6; end 5 6 > 7; ");
+  EXPECT_EQ(ArraysOf(nodes, {false, {}}),
+            "data > 0; conv 0 > 1; split 1 > 2 3; pool 2 > 4; lrn 3 > 5; ip 4 > 6; end 5 6 > 7; ");
+}
+
 // In training, steps use kNHWC if their layers have a backward pass in it. Diffs are converted to the
 // layout in which the step that wrote the blob reads them.
 TEST(PlanTest, LayoutsOfTraining) {
@@ -371,37 +426,30 @@ TEST(PlanTest, LayoutsOfTraining) {
   sum.facts.layouts.any = true;
   const std::vector<PlanNode> nodes{Plain("data", {}, {0}), conv, split, pool, lrn, sum,
                                     Plain("loss", {6}, {7})};
-  const auto text = [&](const PlanOptions& options) {
-    std::string result;
-    for (const Step& step : Plan::Make(nodes, options).steps) {
-      if (!step.channels_last() && step.diffs.empty()) continue;
-      result += nodes[step.nodes[0]].name + " " + LayoutName(step.layouts.x) + "/" +
-                LayoutName(step.layouts.y);
-      for (const Conversion& one : step.before) result += " " + std::to_string(one.blob);
-      for (const Conversion& one : step.diffs) result += " d" + std::to_string(one.blob);
-      result += "; ";
-    }
-    return result;
-  };
   PlanOptions options;
   options.fuse = false;
-  EXPECT_EQ(text(options), "");
+  EXPECT_EQ(
+      ArraysOf(nodes, options),
+      "data > 0; conv 0 > 1; split 1 > 2 3; pool 2 > 4; lrn 3 > 5; sum 4 5 > 6; loss 6 > 7; ");
   options.gradients = {{}, {false}, {true}, {true}, {true}, {true, true}, {true}};
   // LRN has a backward pass in C order only, and `sum` has one bottom in kNHWC.
-  EXPECT_EQ(text(options),
-            "conv NCHW/NHWC; split NHWC/NHWC; pool NHWC/NHWC; lrn NCHW/NCHW 3 d3; "
-            "sum NHWC/NHWC 5 d5; loss NCHW/NCHW 6 d6; ");
+  EXPECT_EQ(ArraysOf(nodes, options),
+            "data > 0; conv 0 > 1n; split 1n > 2n 3n; pool 2n > 4n; 3n > 3; lrn 3 > 5; 5 > 5n; "
+            "sum 4n 5n > 6n; 6n > 6; loss 6 > 7; d3 > d3n; d5n > d5; d6 > d6n; ");
   // The gradient of the data is wanted.
   options.gradients[1] = {true};
-  EXPECT_EQ(text(options).substr(0, 21), "conv NHWC/NHWC 0 d0; ");
+  EXPECT_EQ(ArraysOf(nodes, options),
+            "data > 0; 0 > 0n; conv 0n > 1n; split 1n > 2n 3n; pool 2n > 4n; 3n > 3; lrn 3 > 5; "
+            "5 > 5n; sum 4n 5n > 6n; 6n > 6; loss 6 > 7; d0n > d0; d3 > d3n; d5n > d5; d6 > d6n; ");
   // Kept blobs are in C order, and so are their diffs.
   options.kept = {4};
-  EXPECT_EQ(text(options),
-            "conv NHWC/NHWC 0 d0; split NHWC/NHWC; pool NCHW/NCHW 2 d2; lrn NCHW/NCHW d3; ");
+  EXPECT_EQ(ArraysOf(nodes, options),
+            "data > 0; 0 > 0n; conv 0n > 1n; split 1n > 2n 3n; 2n > 2; pool 2 > 4; "
+            "lrn 3 > 5; sum 4 5 > 6; loss 6 > 7; d0n > d0; d2 > d2n; d3 > d3n; ");
   // Nothing runs backward.
   options.kept = {};
   options.gradients = std::vector<std::vector<bool>>(nodes.size());
-  EXPECT_EQ(text(options).substr(0, 16), "conv NCHW/NHWC; ");
+  EXPECT_EQ(ArraysOf(nodes, options).substr(0, 23), "data > 0; conv 0 > 1n; ");
 }
 
 // Of a layer with a layout, bottoms without one are not converted; later layers join its step.
@@ -420,8 +468,8 @@ TEST(PlanTest, BottomsWithoutALayout) {
   nodes[2].facts.layouts.bottoms = 1;
   const Plan plan = Plan::Make(nodes, {});
   EXPECT_EQ(plan.conversions(), 2);
-  EXPECT_EQ(plan.steps[2].bottom_layout(0), Layout::kNHWC);
-  EXPECT_EQ(plan.steps[2].bottom_layout(1), Layout::kNCHW);
+  EXPECT_EQ(ArraysOf(nodes, {}),
+            "data > 0 2; 0 > 0n; pool 0n > 1n; grouped 1n 2 > 3n; 3n > 3; end 3 > 4; ");
 }
 
 // A layer that is faster in kNHWC and writes parts, and one that joins blobs of 8 channels.
@@ -536,10 +584,10 @@ TEST(PlanTest, StepsOfTraining) {
   EXPECT_EQ(Steps(nodes, options), "data bn+scale+relu relu6");
   const Step step = Plan::Make(nodes, options).steps[1];
   EXPECT_TRUE(step.trains());
-  EXPECT_EQ(step.scale->scale, eight.get());
-  EXPECT_EQ(step.tops, std::vector<int>({3}));
-  EXPECT_EQ(step.swallowed, std::vector<int>({1, 2}));
-  EXPECT_EQ(step.stages, std::vector<Epilogue::Stage>({kPlainReLU}));
+  EXPECT_EQ(step.request.scale->scale, eight.get());
+  EXPECT_EQ(step.reads, std::vector<int>({0}));
+  EXPECT_EQ(step.writes, std::vector<int>({3}));
+  EXPECT_EQ(step.request.stages, std::vector<Epilogue::Stage>({kPlainReLU}));
   const auto with = [&](int index, const PlanNode& node) {
     std::vector<PlanNode> others = nodes;
     others[index] = node;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "caffe/device/runtime.hpp"
+#include "caffe/net/plan.hpp"
 #include "io/temporary_folder.hpp"
 #include "net/decoded.hpp"
 #include "net/net_support.hpp"

@@ -12,7 +12,6 @@
 #include "caffe/layer/layer_types.hpp"
 #include "caffe/layer/step_state.hpp"
 #include "caffe/net/memory_needs.hpp"
-#include "caffe/net/plan.hpp"
 #include "caffe/net/wiring.hpp"
 #include "caffe/quant/range.hpp"
 
@@ -23,6 +22,7 @@ class NetRunState;
 class PassObserver;
 class Plans;
 struct Histogram;
+struct Plan;
 struct StepInfo;
 
 enum QuantizerMode : int;

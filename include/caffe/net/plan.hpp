@@ -10,6 +10,8 @@
 #include "caffe/core/layout.hpp"
 #include "caffe/layer/chain.hpp"
 #include "caffe/layer/layer_facts.hpp"
+#include "caffe/layer/work.hpp"
+#include "caffe/net/arrays.hpp"
 
 namespace caffe {
 
@@ -29,60 +31,43 @@ struct PlanNode {
   }
 };
 
-// A blob may have two arrays: its own memory, in C order (kNCHW), and one in kNHWC. A conversion
-// writes the second from the first, or the reverse.
-struct Conversion {
-  int blob;
-  Layout to;
-  bool operator==(const Conversion&) const = default;
-};
-
 // A bottom of a node that joins blobs (LayerFacts::join). The step that writes the bottom writes it
-// as a part of the node's top, in kNHWC.
+// as a part of the array of the node's top, in kNHWC.
 struct Part {
   int node = -1;   // -1: none
   int bottom = 0;  // index in PlanNode::bottoms
+  int whole = -1;  // the array
   explicit operator bool() const { return node >= 0; }
+};
+
+// What the work of a step is asked for.
+struct StepRequest : WorkRequest {
+  Chain chain;            // empty: the first layer makes the work
+  bool converts = false;  // the work only copies an array to one in another layout
 };
 
 // One unit of a forward. If its first node has weights, that one computes all of its nodes: affine
 // maps of the others are folded into its weights, sums and activations are stages of its epilogue.
 // Otherwise all of its nodes are element-wise, and are the stages of a chain.
+//
+// A conversion between layouts is a step, too. Right before and after a step there are those that
+// only that step needs.
 struct Step {
-  std::vector<int> nodes;  // in the order of the net
-  std::vector<Affine> maps;
-  std::vector<Epilogue::Stage> stages;
-  const BlobBase* slopes = nullptr;  // of PReLU, in `stages`
-  Chain chain;                       // empty: the first layer makes the work
-  std::vector<int> summands;         // blobs that sums of later nodes add
-  std::vector<int> tops;             // blobs that the step writes
-  std::vector<int> swallowed;        // blobs between its nodes, which it does not write
-  // The arrays of bottoms and tops that it reads and writes; those of summands are the tops'.
-  LayoutPair layouts;
-  int laid_out = -1;                      // LayerFacts::Layouts::bottoms
-  std::vector<Conversion> before, after;  // of its inputs and tops
-  std::vector<int> unstored;              // tops that it writes in kNHWC alone
-  // Of a step whose work has a backward pass, which runs in place of those of its nodes: the bottoms
-  // whose gradients it computes.
-  std::vector<bool> gradients;
-  // Tops whose arrays in kNHWC have the memory of those of bottoms, in training.
-  std::vector<std::pair<int, int>> shared;
-  // Diffs of bottoms that are converted after the step's backward pass, to the layout in which an
-  // earlier step reads them.
-  std::vector<Conversion> diffs;
-  Part part;  // what its only top is
-  // Of a step that computes its nodes' backward passes, too.
-  std::optional<ChannelScale> scale;
+  std::vector<int> nodes;  // in the order of the net; of a conversion: the first one of that step
+  StepRequest request;
+  // Arrays: those of the first node's bottoms, and those that sums of later nodes add.
+  std::vector<int> reads;
+  std::vector<int> writes;  // of the last node's tops
+  int over = -1;  // of `reads`: the one that the only array of `writes` may be written over
+  Part part;      // what its only top is
 
-  // Of the bottom with this index.
-  Layout bottom_layout(size_t index) const {
-    const bool has = laid_out < 0 || index < static_cast<size_t>(laid_out);
-    return has ? layouts.x : Layout::kNCHW;
-  }
+  // The conversion of one array to another, for the step that begins with the node.
+  static Step Conversion(int node, int from, int to);
+  bool converts() const { return request.converts; }
   bool fused() const { return nodes.size() > 1; }
   // The step covers several nodes and has their backward pass.
-  bool trains() const { return scale.has_value(); }
-  bool channels_last() const { return layouts != LayoutPair{}; }
+  bool trains() const { return request.scale.has_value(); }
+  bool in_c_order() const { return request.layouts == LayoutPair{}; }
 };
 
 struct PlanOptions {
@@ -105,12 +90,21 @@ struct PlanOptions {
 // it; see LayerFacts. Steps grow from layers with weights and from element-wise layers.
 struct Plan {
   std::vector<Step> steps;
-  // For each blob, the blob whose array in kNHWC it uses: another one if it is a copy of that blob
-  // without memory of its own (Split). In training each has one of its own, whose data they share.
-  std::vector<int> channels_last;
+  // In training: conversions of diffs. Each follows the backward pass of its node.
+  std::vector<Step> diffs;
+  // What they read and write. The tops of a Split are copies of its bottom (Arrays::MakeCopy); in
+  // training each has an array of its own in kNHWC, whose data they share.
+  Arrays arrays;
+
   static Plan Make(const std::vector<PlanNode>& nodes, const PlanOptions& options);
   // A line for each step that covers several nodes: "conv1 + bn1 + relu1".
   std::string Report(const std::vector<PlanNode>& nodes) const;
+  // Conversions for a step are its neighbours. Whether a step is the first one of such a group, or
+  // the last one.
+  bool begins(size_t step) const {
+    return step == 0 || steps[step - 1].nodes[0] != steps[step].nodes[0];
+  }
+  bool ends(size_t step) const { return step + 1 == steps.size() || begins(step + 1); }
   int fused_steps() const;
   int conversions() const;
 };

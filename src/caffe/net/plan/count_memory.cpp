@@ -14,19 +14,20 @@ std::string MemoryNeeds::ToString() const {
 }
 
 MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const Plan& plan,
-                        const ChannelsLast& channels_last, const ActivationArena* arena,
+                        const ArrayBlobs& blobs, const ActivationArena* arena,
                         const WorkMemory& works, const StepWorkspaces& workspaces, bool backward) {
   MemoryNeeds needs;
   needs.workspace = workspaces.shared;
   for (const int64_t bytes : workspaces.bytes) needs.workspace = std::max(needs.workspace, bytes);
   needs.derived = works.derived;
   std::set<const SyncedMemory*> seen;
-  for (const Step& step : plan.steps) {
-    for (int id : step.swallowed) seen.insert(wiring.blobs[id]->data_memory().get());
-    for (int id : step.unstored) seen.insert(wiring.blobs[id]->data_memory().get());
+  for (const std::vector<int>& unwritten : UnwrittenBlobs(wiring, plan)) {
+    for (int id : unwritten) seen.insert(wiring.blobs[id]->data_memory().get());
   }
   if (!arena) {
-    for (const auto& array : channels_last) needs.data += array ? array->bytes() : 0;
+    for (int i = 0; i < plan.arrays.size(); ++i) {
+      needs.data += plan.arrays[i].in_c_order() ? 0 : blobs[i]->bytes();
+    }
   }
   if (arena) {
     ActivationArena planned(wiring, arena->arrays());  // the arena itself changes only in a forward
@@ -42,17 +43,14 @@ MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const 
     }
     needs.data += planned.bytes() - planned.diff_bytes() - planned.workspace_bytes();
     needs.diffs += planned.diff_bytes();
-    for (size_t i = 0; i < planned.arrays().arrays.size(); ++i) {
-      const int array = static_cast<int>(i);
-      const SyncedMemory& memory = *planned.Memory(array);
-      const PassArrays::Array& one = planned.arrays().arrays[i];
-      if (planned.Holds(array)) {
+    for (int i = 0; i < planned.arrays().arrays.size(); ++i) {
+      const SyncedMemory& memory = *planned.Memory(i);
+      const Array& one = planned.arrays().arrays[i];
+      if (planned.Holds(i)) {
         seen.insert(&memory);
-      } else if ((one.kind == PassArrays::Kind::kOwn ||
-                  one.kind == PassArrays::Kind::kChannelsLast ||
-                  one.kind == PassArrays::Kind::kChannelsLastDiff) &&
-                 seen.insert(&memory).second) {
-        (one.scratch || one.is_diff() ? needs.diffs : needs.data) += memory.bytes();
+      } else if (!one.in_c_order() && seen.insert(&memory).second) {
+        (one.scratch || one.kind == Array::Kind::kDiff ? needs.diffs : needs.data) +=
+            memory.bytes();
       }
     }
   }
@@ -74,8 +72,10 @@ MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const 
   }
   // Diffs between the nodes of a step that trains are not computed.
   for (const Step& step : plan.steps) {
-    for (int id : step.swallowed) {
-      if (step.trains()) gradient[id] = false;
+    if (!step.trains()) continue;
+    const std::vector<int>& tops = wiring.nodes[step.nodes.back()].top_ids;
+    for (int id : HiddenBlobs(wiring, step)) {
+      if (std::find(tops.begin(), tops.end(), id) == tops.end()) gradient[id] = false;
     }
   }
   for (size_t id = 0; id < wiring.blobs.size(); ++id) {

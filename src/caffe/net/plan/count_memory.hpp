@@ -11,7 +11,7 @@ namespace caffe {
 // What a net needs, from shapes alone. `arena`: that of whole passes, or null. `workspaces`: those
 // of the forward. `backward`: diffs count, too. Allocates nothing.
 MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const Plan& plan,
-                        const ChannelsLast& channels_last, const ActivationArena* arena,
+                        const ArrayBlobs& blobs, const ActivationArena* arena,
                         const WorkMemory& works, const StepWorkspaces& workspaces, bool backward);
 
 }  // namespace caffe

@@ -43,6 +43,7 @@ std::optional<int64_t> ElementwiseOperations(const Node& node, const LayerFacts&
 
 // Of the blobs that the step reads from other steps, and of those that it writes.
 int64_t BlobBytes(const Wiring& wiring, const Step& step, const LayerFacts& facts) {
+  const std::vector<int>& tops = wiring.nodes[step.nodes.back()].top_ids;
   int64_t bytes = 0;
   std::set<int> written;               // by the step itself, so far
   std::set<const SyncedMemory*> read;  // blobs may share memory
@@ -54,8 +55,8 @@ int64_t BlobBytes(const Wiring& wiring, const Step& step, const LayerFacts& fact
     }
     written.insert(node.top_ids.begin(), node.top_ids.end());
   }
-  for (size_t t = 0; t < step.tops.size(); ++t) {
-    if (!IsAlias(facts, t)) bytes += wiring.blobs[step.tops[t]]->bytes();
+  for (size_t t = 0; t < tops.size(); ++t) {
+    if (!IsAlias(facts, t)) bytes += wiring.blobs[tops[t]]->bytes();
   }
   return bytes;
 }
@@ -74,9 +75,21 @@ std::string StepInfo::layout() const {
   return conversions > 0 ? Concat(text, " +", conversions) : text;
 }
 
-StepInfo DescribeStep(const Wiring& wiring, const Step& step, const Work& work,
+StepInfo DescribeStep(const Wiring& wiring, const Plan& plan, size_t index, const Work& work,
                       const std::function<bool(int node, int bottom)>& is_part) {
+  const Step& step = plan.steps[index];
   StepInfo info;
+  int64_t converted_bytes = 0;
+  const auto add = [&](const Step& other) {
+    if (!other.converts() || other.nodes[0] != step.nodes[0]) return false;
+    ++info.conversions;
+    converted_bytes += 2 * wiring.blobs[plan.arrays[other.writes[0]].blob]->bytes();
+    return true;
+  };
+  for (size_t i = index; i > 0 && add(plan.steps[i - 1]); --i) {
+  }
+  for (size_t i = index + 1; i < plan.steps.size() && add(plan.steps[i]); ++i) {
+  }
   for (int n : step.nodes) {
     info.layers.push_back(wiring.nodes[n].layer->name());
     info.layer_types.push_back(wiring.nodes[n].layer->type());
@@ -84,8 +97,7 @@ StepInfo DescribeStep(const Wiring& wiring, const Step& step, const Work& work,
   const Node& first = wiring.nodes[step.nodes[0]];
   const LayerFacts facts = first.layer->Facts();
   info.types = first.layer->types();
-  info.layouts = step.layouts;
-  info.conversions = static_cast<int>(step.before.size() + step.after.size());
+  info.layouts = step.request.layouts;
   info.workspace_bytes = work.workspace_bytes();
   if (ComputesNothing(first, facts)) {
     info.operations = 0;
@@ -103,9 +115,7 @@ StepInfo DescribeStep(const Wiring& wiring, const Step& step, const Work& work,
   } else {
     info.bytes = BlobBytes(wiring, step, facts) + work.parameter_bytes();
   }
-  for (const auto* conversions : {&step.before, &step.after}) {
-    for (const Conversion& one : *conversions) info.bytes += 2 * wiring.blobs[one.blob]->bytes();
-  }
+  info.bytes += converted_bytes;
   info.operations = work.operations();
   if (!info.operations) info.operations = ElementwiseOperations(first, facts);
   return info;

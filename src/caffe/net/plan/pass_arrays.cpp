@@ -19,32 +19,36 @@ class Builder {
         trained_(nodes.size(), nullptr),
         own_(nodes.size()) {
     for (const Step& step : plan.steps) {
+      if (step.converts()) continue;
       for (int n : step.nodes) step_of_[n] = &step;
       if (!step.trains()) continue;
       for (int n : step.nodes) trained_[n] = &step;
     }
     const int blobs = static_cast<int>(wiring.blobs.size());
     std::map<const SyncedMemory*, int> first;
+    out_.arrays = plan.arrays;
     for (int id = 0; id < blobs; ++id) {
-      out_.arrays.push_back({PassArrays::Kind::kData, id});
       root_.push_back(first.emplace(wiring.blobs[id]->data_memory().get(), id).first->second);
     }
   }
 
-  PassArrays Forward(ChannelsLast channels_last, const std::set<int>& kept) {
-    AddChannelsLast(std::move(channels_last));
+  PassArrays Forward(ArrayBlobs blobs, const std::set<int>& kept) {
+    out_.blobs = std::move(blobs);
     Keep(kept);
     AddForward();
     FindParts();
     return std::move(out_);
   }
 
-  PassArrays Training(ChannelsLast channels_last, const Gradients& gradients,
-                      const std::set<int>& kept) {
-    const int blobs = static_cast<int>(wiring_.blobs.size());
+  PassArrays Training(ArrayBlobs blobs, const Gradients& gradients, const std::set<int>& kept) {
     out_.training = true;
-    for (int id = 0; id < blobs; ++id) out_.arrays.push_back({PassArrays::Kind::kDiff, id});
-    AddChannelsLast(std::move(channels_last));
+    out_.blobs = std::move(blobs);
+    for (int data = 0, count = out_.arrays.size(); data < count; ++data) {
+      const Array array = out_.arrays[data];
+      if (array.kind != Array::Kind::kData) continue;
+      const int diff = out_.arrays.Diff(array.blob, array.layout);
+      if (diff == static_cast<int>(out_.blobs.size())) out_.blobs.push_back(out_.blobs[data]);
+    }
     Keep(kept);
     for (int id : kept) out_.kept.insert(Diff(id));
     for (const PlanNode& node : nodes_) {
@@ -72,25 +76,8 @@ class Builder {
     return nodes_[trained_[n] ? trained_[n]->nodes[0] : n].bottoms;
   }
 
-  void AddChannelsLast(ChannelsLast channels_last) {
-    using Kind = PassArrays::Kind;
-    for (const Kind kind : {Kind::kChannelsLast, Kind::kChannelsLastDiff}) {
-      if (kind == Kind::kChannelsLastDiff && !out_.training) break;
-      std::vector<int>& list = kind == Kind::kChannelsLast ? in_channels_last_ : diffs_last_;
-      for (size_t id = 0; id < channels_last.size(); ++id) {
-        list.push_back(static_cast<int>(out_.arrays.size()));
-        if (channels_last[id]) out_.arrays.push_back({kind, static_cast<int>(id)});
-      }
-    }
-    out_.channels_last = std::move(channels_last);
-  }
-
-  int Data(int blob, Layout layout) const {
-    return layout == Layout::kNCHW ? blob : in_channels_last_[plan_.channels_last[blob]];
-  }
   int Diff(int blob, Layout layout = Layout::kNCHW) const {
-    return layout == Layout::kNCHW ? static_cast<int>(wiring_.blobs.size()) + blob
-                                   : diffs_last_[plan_.channels_last[blob]];
+    return out_.arrays.Find(Array::Kind::kDiff, blob, layout);
   }
 
   // Whether the node gives its top the memory of a bottom and writes nothing.
@@ -130,8 +117,7 @@ class Builder {
     for (const bool scratch : {false, true}) {
       const size_t count = scratch ? arrays.scratch.size() : arrays.kept.size();
       for (size_t i = 0; i < count; ++i) {
-        (scratch ? own_[n].scratch : own_[n].kept).push_back(static_cast<int>(out_.arrays.size()));
-        out_.arrays.push_back({PassArrays::Kind::kOwn, -1, n, scratch, i});
+        (scratch ? own_[n].scratch : own_[n].kept).push_back(out_.arrays.AddOwn(n, scratch, i));
       }
     }
   }
@@ -139,18 +125,13 @@ class Builder {
   void AddForward() {
     for (const Step& step : plan_.steps) {
       const int first = step.nodes[0];
-      MemoryPlan::Step use;
-      for (const Layout layout : {Layout::kNCHW, Layout::kNHWC}) {
-        ForEachArray(nodes_[first].bottoms, step, layout, [&](int blob, bool written) {
-          (written ? use.writes : use.reads).push_back(Data(blob, layout));
-        });
+      MemoryPlan::Step use{step.reads, step.writes};
+      if (step.over >= 0) {
+        use.over = step.over;
+        use.written = step.writes[0];
       }
-      if (!step.chain.empty()) {
-        use.over = Data(nodes_[first].bottoms[0], step.layouts.y);
-        use.written = Data(step.tops[0], step.layouts.y);
-      }
-      out_.writes_nothing.push_back(IsAlias(first));
-      if (!step.fused()) {
+      out_.writes_nothing.push_back(!step.converts() && IsAlias(first));
+      if (!step.converts() && !step.fused()) {
         AddOwn(first);
         use.writes.insert(use.writes.end(), own_[first].kept.begin(), own_[first].kept.end());
       }
@@ -164,19 +145,17 @@ class Builder {
       if (node.facts.shapes_from_data) return;  // parts could move during a forward
     }
     for (const Step& step : plan_.steps) {
-      if (!step.part) continue;
-      const int top = nodes_[step.part.node].tops[0];
-      out_.parts.push_back({in_channels_last_[step.tops[0]],
-                            in_channels_last_[plan_.channels_last[top]], step.part, -1, true});
+      if (step.part) out_.parts.push_back({step.writes[0], step.part, -1, true});
     }
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
-      const int n = plan_.steps[s].nodes[0];
-      if (!nodes_[n].facts.join || plan_.steps[s].layouts.y != Layout::kNCHW) continue;
+      const Step& step = plan_.steps[s];
+      const int n = step.nodes[0];
+      if (step.converts() || !nodes_[n].facts.join) continue;
+      if (step.request.layouts.y != Layout::kNCHW) continue;
       for (size_t b = 0; b < nodes_[n].bottoms.size(); ++b) {
         if (!nodes_[n].CopiesUnchanged(b)) continue;
-        const Part part{n, static_cast<int>(b)};
-        out_.parts.push_back(
-            {nodes_[n].bottoms[b], nodes_[n].tops[0], part, static_cast<int>(s), false});
+        const Part part{n, static_cast<int>(b), step.writes[0]};
+        out_.parts.push_back({step.reads[b], part, static_cast<int>(s), false});
       }
     }
   }
@@ -211,7 +190,7 @@ class Builder {
       }
     }
     const Step& step = *step_of_[n];
-    if (IsAlias(n) && !step.channels_last() &&
+    if (IsAlias(n) && step.in_c_order() &&
         (nodes_[n].tops.size() == 1 || wiring_.nodes[n].composite)) {
       for (size_t b = 0; b < gradients.size() && b < nodes_[n].tops.size(); ++b) {
         if (!gradients[b]) continue;
@@ -220,18 +199,23 @@ class Builder {
     }
     MemoryPlan::Step use;
     for (int id : BackwardData(n)) {
-      const std::vector<int>& bottoms = Bottoms(n);
-      const bool bottom = std::find(bottoms.begin(), bottoms.end(), id) != bottoms.end();
-      use.reads.push_back(Data(id, bottom ? step.layouts.x : step.layouts.y));
+      const std::vector<int>&bottoms = Bottoms(n), &tops = nodes_[n].tops;
+      const auto bottom = std::find(bottoms.begin(), bottoms.end(), id);
+      const auto top = std::find(tops.begin(), tops.end(), id);
+      use.reads.push_back(bottom != bottoms.end() ? step.reads[bottom - bottoms.begin()]
+                                                  : step.writes[top - tops.begin()]);
     }
     use.reads.insert(use.reads.end(), own_[n].kept.begin(), own_[n].kept.end());
-    for (int id : nodes_[n].tops) use.reads.push_back(Diff(id, step.layouts.y));
+    for (int id : nodes_[n].tops) use.reads.push_back(Diff(id, step.request.layouts.y));
     for (size_t b = 0; b < gradients.size(); ++b) {
-      if (gradients[b]) use.writes.push_back(Diff(Bottoms(n)[b], step.bottom_layout(b)));
+      if (!gradients[b]) continue;
+      use.writes.push_back(Diff(Bottoms(n)[b], out_.arrays[step.reads[b]].layout));
     }
-    for (const Conversion& one : step.diffs) use.writes.push_back(Diff(one.blob, one.to));
     use.writes.insert(use.writes.end(), own_[n].scratch.begin(), own_[n].scratch.end());
     out_.steps.push_back(std::move(use));
+    for (const Step& one : plan_.diffs) {
+      if (one.nodes[0] == n) out_.steps.push_back({one.reads, one.writes});
+    }
   }
 
   // Whether the node may run again. What it overwrites in place must have been written by nodes
@@ -376,11 +360,9 @@ class Builder {
   const Wiring& wiring_;
   const std::vector<PlanNode>& nodes_;
   const Plan& plan_;
-  std::vector<const Step*> step_of_;   // of each node
-  std::vector<const Step*> trained_;   // of each node: its step, if that trains
-  std::vector<int> root_;              // of each blob: the first one with its memory
-  std::vector<int> in_channels_last_;  // of each blob: its array in kNHWC
-  std::vector<int> diffs_last_;        // of each blob: that of its diff, in training
+  std::vector<const Step*> step_of_;  // of each node
+  std::vector<const Step*> trained_;  // of each node: its step, if that trains
+  std::vector<int> root_;             // of each blob: the first one with its memory
   std::set<int> kept_roots_;
   std::vector<Own> own_;  // arrays of each node's layer
   PassArrays out_;
@@ -389,15 +371,14 @@ class Builder {
 }  // namespace
 
 PassArrays PassArrays::Forward(const Wiring& wiring, const std::vector<PlanNode>& nodes,
-                               const Plan& plan, ChannelsLast channels_last,
-                               const std::set<int>& kept) {
-  return Builder(wiring, nodes, plan).Forward(std::move(channels_last), kept);
+                               const Plan& plan, ArrayBlobs blobs, const std::set<int>& kept) {
+  return Builder(wiring, nodes, plan).Forward(std::move(blobs), kept);
 }
 
 PassArrays PassArrays::Training(const Wiring& wiring, const std::vector<PlanNode>& nodes,
-                                const Plan& plan, ChannelsLast channels_last,
-                                const Gradients& gradients, const std::set<int>& kept) {
-  return Builder(wiring, nodes, plan).Training(std::move(channels_last), gradients, kept);
+                                const Plan& plan, ArrayBlobs blobs, const Gradients& gradients,
+                                const std::set<int>& kept) {
+  return Builder(wiring, nodes, plan).Training(std::move(blobs), gradients, kept);
 }
 
 }  // namespace caffe

@@ -5,11 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "array_blobs.hpp"
 #include "caffe/net/build/gradients.hpp"
 #include "caffe/net/memory_plan.hpp"
 #include "caffe/net/plan.hpp"
 #include "caffe/net/wiring.hpp"
-#include "channels_last.hpp"
 
 namespace caffe {
 
@@ -25,7 +25,7 @@ struct RecomputedSegment {
 // A bottom of a node that joins blobs: its array can be a part of that of the node's top, so that
 // the node copies nothing.
 struct ArrayPart {
-  int array, whole;  // in PassArrays::arrays
+  int array;
   Part part;
   int step;  // of the node
   // In kNHWC; its step writes it so in any case. Otherwise it is a part if it has no gaps.
@@ -36,19 +36,9 @@ struct ArrayPart {
 // for training by those of the backward pass. From this ActivationArena finds when each array is
 // needed.
 struct PassArrays {
-  // kData, kDiff: of a blob, in C order; kChannelsLast, kChannelsLastDiff: of a blob, in kNHWC; kOwn:
-  // of a layer (LayerArrays).
-  enum class Kind { kData, kDiff, kChannelsLast, kChannelsLastDiff, kOwn };
-  struct Array {
-    Kind kind;
-    int blob = -1;  // in Wiring::blobs; not for kOwn
-    int node = -1;  // kOwn
-    bool scratch = false;
-    size_t index = 0;  // kOwn: in LayerArrays
-    bool is_diff() const { return kind == Kind::kDiff || kind == Kind::kChannelsLastDiff; }
-  };
-  std::vector<Array> arrays;  // the data of blob i is array i
-  ChannelsLast channels_last;
+  // Those of the plan; in training, the diffs of all of them; then those of layers.
+  Arrays arrays;
+  ArrayBlobs blobs;  // of the arrays that are not a layer's
   std::vector<MemoryPlan::Step> steps;
   int forward_steps = 0;
   // Of the forward steps: their tops have the memory of bottoms.
@@ -65,12 +55,11 @@ struct PassArrays {
 
   // Of a whole forward in phase TEST. `kept`: blobs that each forward must store.
   static PassArrays Forward(const Wiring& wiring, const std::vector<PlanNode>& nodes,
-                            const Plan& plan, ChannelsLast channels_last,
-                            const std::set<int>& kept);
+                            const Plan& plan, ArrayBlobs blobs, const std::set<int>& kept);
   // Of a whole forward and backward.
   static PassArrays Training(const Wiring& wiring, const std::vector<PlanNode>& nodes,
-                             const Plan& plan, ChannelsLast channels_last,
-                             const Gradients& gradients, const std::set<int>& kept);
+                             const Plan& plan, ArrayBlobs blobs, const Gradients& gradients,
+                             const std::set<int>& kept);
 };
 
 }  // namespace caffe

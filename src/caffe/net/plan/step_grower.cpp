@@ -10,14 +10,21 @@ bool Has(const std::vector<int>& list, int value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
+Step SingleStep(const std::vector<PlanNode>& nodes, int node) {
+  Step step;
+  step.nodes = {node};
+  step.reads = nodes[node].bottoms;
+  step.writes = nodes[node].tops;
+  return step;
+}
+
 // The conditions under which a node joins a step, whatever computes it.
 class StepGrower {
  public:
   StepGrower(const std::vector<PlanNode>& nodes, const BlobUses& uses, const PlanOptions& options,
              const std::vector<int>& step_of, int first)
       : nodes_(nodes), uses_(uses), options_(options), step_of_(step_of) {
-    step_.nodes = {first};
-    step_.tops = nodes[first].tops;
+    step_ = SingleStep(nodes, first);
   }
   virtual ~StepGrower() = default;
 
@@ -36,7 +43,8 @@ class StepGrower {
   virtual bool Add(int node) = 0;
 
   const PlanNode& first() const { return nodes_[step_.nodes[0]]; }
-  int top() const { return step_.tops[0]; }
+  int top() const { return step_.writes[0]; }
+  StepRequest& request() { return step_.request; }
 
   // The other bottoms of a sum must be complete when the step runs, and must not change until node
   // `next`. Returns them; empty if that is not so, or if the step's top is added twice.
@@ -89,8 +97,7 @@ class StepGrower {
     if (!in_place && Has(first().bottoms, top())) return false;
     if (!Add(next)) return false;
     step_.nodes.push_back(next);
-    if (!in_place) step_.swallowed.push_back(top());
-    step_.tops = node.tops;
+    step_.writes = node.tops;
     return true;
   }
 
@@ -136,14 +143,14 @@ class EpilogueGrower final : public StepGrower {
 
   bool AddAffine(const PlanNode& node) {
     const auto& affine = node.facts.affine;
-    if (!affine || !stages().folds || !step_.stages.empty() || node.bottoms.size() != 1) {
+    if (!affine || !stages().folds || !request().stages.empty() || node.bottoms.size() != 1) {
       return false;
     }
     if (affine->channels != 1 &&
         (affine->channels != stages().channels || affine->axis != stages().axis)) {
       return false;
     }
-    step_.maps.push_back(*affine);
+    request().maps.push_back(*affine);
     return true;
   }
 
@@ -159,13 +166,13 @@ class EpilogueGrower final : public StepGrower {
       return false;
     }
     // Behind a sum of codes, see Epilogue::Check.
-    if (InCodes() && !step_.summands.empty() && pointwise != kPlainReLU) return false;
+    if (InCodes() && has_sum_ && pointwise != kPlainReLU) return false;
     if (node.facts.slopes) {
       // Slopes for each channel lie along axis 1.
       if (node.facts.slopes->count() > 1 && stages().axis != 1) return false;
-      step_.slopes = node.facts.slopes;
+      request().slopes = node.facts.slopes;
     }
-    step_.stages.push_back(*pointwise);
+    request().stages.push_back(*pointwise);
     has_activation_ = true;
     return true;
   }
@@ -173,7 +180,8 @@ class EpilogueGrower final : public StepGrower {
   bool AddSum(int next) {
     const PlanNode& node = nodes_[next];
     const auto& sum = node.facts.sum;
-    if (!sum || !stages().sums || !step_.stages.empty() || node.bottoms.size() != 2) return false;
+    if (!sum || !stages().sums || !request().stages.empty() || node.bottoms.size() != 2)
+      return false;
     const std::vector<int> others = OtherOperands(next);
     if (others.empty()) return false;
     const int own = OwnOperand(node);
@@ -181,16 +189,17 @@ class EpilogueGrower final : public StepGrower {
     if (scale != 1) {
       // The codes of the sum's bottom would have another scale.
       if (!stages().folds || InCodes()) return false;
-      step_.maps.push_back(Affine::Constant(scale, 0));
+      request().maps.push_back(Affine::Constant(scale, 0));
     }
-    step_.summands = others;
-    step_.stages.push_back(ResidualSum{static_cast<float>(sum->coefficients[1 - own])});
+    step_.reads.push_back(others[0]);
+    has_sum_ = true;
+    request().stages.push_back(ResidualSum{static_cast<float>(sum->coefficients[1 - own])});
     return true;
   }
 
   bool InCodes() const { return first().types.compute.is_quantized(); }
 
-  bool has_activation_ = false;
+  bool has_activation_ = false, has_sum_ = false;
 };
 
 // From an element-wise layer of a float kind: each node is a stage of a chain.
@@ -207,8 +216,8 @@ class ChainGrower final : public StepGrower {
     }
     const auto& pointwise = node.facts.pointwise;
     if (pointwise && pointwise->kind == Activation::Kind::kNone) return false;
-    if (!AddStages(node, 0) || !step_.chain.fits()) {
-      step_.chain = {};
+    if (!AddStages(node, 0) || !request().chain.fits()) {
+      request().chain = {};
       return false;
     }
     // Nodes in between may read it under another name.
@@ -220,18 +229,18 @@ class ChainGrower final : public StepGrower {
     if (!node.facts.sum && node.bottoms.size() != 1) return false;
     const std::vector<int> others = OtherOperands(next);
     if (others.size() + 1 != node.bottoms.size()) return false;
-    Chain before = step_.chain;
-    if (!AddStages(node, OwnOperand(node)) || !step_.chain.fits()) {
-      step_.chain = std::move(before);
+    Chain before = request().chain;
+    if (!AddStages(node, OwnOperand(node)) || !request().chain.fits()) {
+      request().chain = std::move(before);
       return false;
     }
-    step_.summands.insert(step_.summands.end(), others.begin(), others.end());
+    step_.reads.insert(step_.reads.end(), others.begin(), others.end());
     return true;
   }
 
   // `own`: the bottom that the chain has computed.
   bool AddStages(const PlanNode& node, int own) {
-    Chain& chain = step_.chain;
+    Chain& chain = request().chain;
     const LayerFacts& facts = node.facts;
     if (facts.sum) {
       const std::vector<double>& coefficients = facts.sum->coefficients;
@@ -270,9 +279,9 @@ class TrainedGrower final : public StepGrower {
   bool Add(int next) override {
     const PlanNode& node = nodes_[next];
     if (!options_.trained.count(next) || node.bottoms.size() != 1) return false;
-    if (step_.scale) {
-      if (!step_.stages.empty() || node.facts.pointwise != kPlainReLU) return false;
-      step_.stages.push_back(kPlainReLU);
+    if (request().scale) {
+      if (!request().stages.empty() || node.facts.pointwise != kPlainReLU) return false;
+      request().stages.push_back(kPlainReLU);
       return true;
     }
     const auto& scale = node.facts.channel_scale;
@@ -280,7 +289,7 @@ class TrainedGrower final : public StepGrower {
         scale->scale->count() != first().facts.normalized->channels) {
       return false;
     }
-    step_.scale = scale;
+    request().scale = scale;
     return true;
   }
 };
@@ -317,10 +326,7 @@ Step GrowStep(const std::vector<PlanNode>& nodes, const BlobUses& uses, const Pl
   const bool epilogue = nodes[first].facts.stages() != nullptr;
   if (options.fuse && epilogue) return EpilogueGrower(nodes, uses, options, step_of, first).Grow();
   if (options.fuse) return ChainGrower(nodes, uses, options, step_of, first).Grow();
-  Step step;
-  step.nodes = {first};
-  step.tops = nodes[first].tops;
-  return step;
+  return SingleStep(nodes, first);
 }
 
 }  // namespace caffe

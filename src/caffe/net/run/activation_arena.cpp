@@ -82,18 +82,14 @@ void StepWorkspaces::Set(size_t step, const Work& work) {
 ActivationArena::ActivationArena(const Wiring& wiring, PassArrays arrays)
     : wiring_(wiring),
       arrays_(std::move(arrays)),
-      own_(arrays_.arrays.size(), nullptr),
-      seen_(arrays_.arrays.size()) {}
+      blobs_(arrays_.arrays.size(), nullptr),
+      seen_(arrays_.arrays.size()) {
+  for (size_t i = 0; i < arrays_.blobs.size(); ++i) blobs_[i] = arrays_.blobs[i].get();
+}
 
 const std::shared_ptr<SyncedMemory>& ActivationArena::Memory(int array) const {
-  const PassArrays::Array& one = arrays_.arrays[array];
-  switch (one.kind) {
-    case PassArrays::Kind::kData: return wiring_.blobs[one.blob]->data_memory();
-    case PassArrays::Kind::kDiff: return wiring_.blobs[one.blob]->diff_memory();
-    case PassArrays::Kind::kChannelsLast: return arrays_.channels_last[one.blob]->data_memory();
-    case PassArrays::Kind::kChannelsLastDiff: return arrays_.channels_last[one.blob]->diff_memory();
-    default: return own_[array]->data_memory();
-  }
+  const BlobBase& blob = *blobs_[array];
+  return arrays_.arrays[array].kind == Array::Kind::kDiff ? blob.diff_memory() : blob.data_memory();
 }
 
 // Records memories and sizes; returns whether one of them changed.
@@ -112,26 +108,24 @@ bool ActivationArena::Look(size_t begin, size_t end) {
 void ActivationArena::FindOwn() {
   int node = -1;
   LayerArrays arrays;
-  for (size_t i = 0; i < own_.size(); ++i) {
-    const PassArrays::Array& one = arrays_.arrays[i];
-    if (one.kind != PassArrays::Kind::kOwn) continue;
+  for (size_t i = arrays_.blobs.size(); i < blobs_.size(); ++i) {
+    const Array& one = arrays_.arrays[static_cast<int>(i)];
     if (one.node != node) {
       node = one.node;
       const Node& of = wiring_.nodes[node];
       arrays = of.layer->Arrays(of.bottom, of.top);
     }
-    own_[i] = (one.scratch ? arrays.scratch : arrays.kept)[one.index];
+    blobs_[i] = (one.scratch ? arrays.scratch : arrays.kept)[one.index];
   }
 }
 
 void ActivationArena::Update(const StepWorkspaces& workspaces) {
-  ReshapeChannelsLast(wiring_, arrays_.channels_last);
-  size_t blobs = 0;
-  while (blobs < own_.size() && arrays_.arrays[blobs].kind != PassArrays::Kind::kOwn) ++blobs;
+  ReshapeArrays(wiring_, arrays_.arrays, arrays_.blobs);
+  const size_t blobs = arrays_.blobs.size();
   const bool changed = Look(0, blobs);
   if (changed) FindOwn();  // their shapes follow those of the blobs
   const bool needs = workspaces.bytes != workspaces_.bytes;
-  if (!Look(blobs, own_.size()) && !changed && !needs) return;
+  if (!Look(blobs, blobs_.size()) && !changed && !needs) return;
   workspaces_ = workspaces;
   for (const auto* arrays : {&placed_, &part_arrays_}) {
     for (int array : *arrays) {
@@ -292,8 +286,8 @@ void ActivationArena::CountShares() {
       add(&workspaces);
       continue;
     }
-    const PassArrays::Array& array = arrays_.arrays[id % count];
-    if (array.is_diff() || array.scratch) add(&diffs);
+    const Array& array = arrays_.arrays[id % count];
+    if (array.kind == Array::Kind::kDiff || array.scratch) add(&diffs);
   }
   int64_t most = -1, now = 0, diffs_now = 0, workspaces_now = 0;
   diff_bytes_ = workspace_bytes_ = 0;
@@ -332,8 +326,8 @@ void ActivationArena::PlaceParts(const std::set<int>& kept) {
     const bool can = CanBePart(part, joined, kept, &offset);
     CAFFE_CHECK(can || !part.channels, "a part of a blob in NHWC has no place in it");
     if (!can) continue;
-    part_of_[root_[part.array]] = {root_[part.whole], offset};
-    holding_.insert(root_[part.whole]);
+    part_of_[root_[part.array]] = {root_[part.part.whole], offset};
+    holding_.insert(root_[part.part.whole]);
     part_arrays_.push_back(root_[part.array]);
     in_place_.insert({part.part.node, part.part.bottom});
   }
@@ -347,7 +341,7 @@ void ActivationArena::PlaceParts(const std::set<int>& kept) {
 // `offset`: in bytes.
 bool ActivationArena::CanBePart(const ArrayPart& part, const Joined& joined,
                                 const std::set<int>& kept, int64_t* offset) const {
-  const int own = root_[part.array], whole = root_[part.whole];
+  const int own = root_[part.array], whole = root_[part.part.whole];
   const BlobBase& top = *wiring_.nodes[part.part.node].top[0];
   const int64_t size = static_cast<int64_t>(top.type().bytes());
   if (part.channels) {
@@ -435,6 +429,15 @@ void ActivationArena::PlaceAgain(int begin, int end) {
       Borrow(id);
     }
   }
+}
+
+void ActivationArena::AddStep(int index, MemoryPlan::Step step) {
+  arrays_.steps.insert(arrays_.steps.begin() + index, std::move(step));
+  arrays_.writes_nothing.insert(arrays_.writes_nothing.begin() + index, false);
+  ++arrays_.forward_steps;
+  for (ArrayPart& part : arrays_.parts) part.step += part.step >= index ? 1 : 0;
+  for (RecomputedSegment& segment : arrays_.segments) segment.step += 1;
+  std::fill(seen_.begin(), seen_.end(), Seen());
 }
 
 void ActivationArena::Exclude(int array) {

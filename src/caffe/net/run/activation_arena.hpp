@@ -66,6 +66,8 @@ class ActivationArena {
   // Whether the node need not copy its bottom; only of plans with parts.
   bool IsPart(int node, int bottom) const { return in_place_.count({node, bottom}) > 0; }
 
+  // Another step of the forward.
+  void AddStep(int index, MemoryPlan::Step step);
   // The array has separate memory from the next pass on.
   void Exclude(int array);
   // The part in kNHWC gets an array of its own again.
@@ -115,7 +117,7 @@ class ActivationArena {
 
   const Wiring& wiring_;
   PassArrays arrays_;
-  std::vector<BlobBase*> own_;  // of arrays of kind kOwn
+  std::vector<BlobBase*> blobs_;  // of each array; those of layers are null until Update
   std::vector<Seen> seen_;
   std::vector<int> root_;  // of each array: the first one with its memory
   StepWorkspaces workspaces_;

@@ -23,13 +23,14 @@ std::vector<bool> FindReplayable(const Wiring& wiring) {
 
 }  // namespace
 
-Executor::Executor(const Wiring& wiring, const PassRooms& rooms, Plan plan,
-                   ChannelsLast channels_last, std::unique_ptr<ActivationArena> arena)
+Executor::Executor(const Wiring& wiring, const PassRooms& rooms, Plan plan, ArrayBlobs array_blobs,
+                   std::unique_ptr<ActivationArena> arena)
     : wiring_(wiring),
       rooms_(rooms),
       plan_(std::move(plan)),
+      unwritten_(UnwrittenBlobs(wiring, plan_)),
       arena_(std::move(arena)),
-      works_(wiring, rooms.runner, rooms.ranges, rooms.workspace, plan_, std::move(channels_last),
+      works_(wiring, rooms.runner, rooms.ranges, rooms.workspace, plan_, std::move(array_blobs),
              arena_.get()),
       lost_(wiring, rooms.runner, rooms.ranges, plan_, &works_, arena_.get()) {}
 
@@ -106,7 +107,8 @@ std::vector<StepInfo> Executor::Describe() {
     const auto is_part = [&](int node, int bottom) {
       return planned && planned->IsPart(node, bottom);
     };
-    steps.push_back(DescribeStep(wiring_, plan_.steps[i], works_.work(i), is_part));
+    if (plan_.steps[i].converts()) continue;
+    steps.push_back(DescribeStep(wiring_, plan_, i, works_.work(i), is_part));
   }
   return steps;
 }
@@ -181,7 +183,7 @@ void Executor::Iterate(bool tail, const Observers& observers) {
 }
 
 void Executor::Before(const Action& action) {
-  if (action.node < 0) return;
+  if (action.node < 0 || !action.begins) return;
   const Node& node = wiring_.nodes[action.node];
   for (PassObserver* observer : running_->observers) {
     action.kind == Kind::kBackward ? observer->BeforeBackward(node) : observer->BeforeForward(node);
@@ -189,7 +191,7 @@ void Executor::Before(const Action& action) {
 }
 
 void Executor::After(const Action& action) {
-  if (action.node < 0) return;
+  if (action.node < 0 || !action.ends) return;
   const Node& node = wiring_.nodes[action.node];
   for (PassObserver* observer : running_->observers) {
     action.kind == Kind::kBackward ? observer->AfterBackward(node) : observer->AfterForward(node);
@@ -202,7 +204,7 @@ void Executor::Run(const Action& action) {
     case Kind::kStep:
       // A layer before this one may have shapes that depend on its data, and an observer may have
       // written parameters.
-      if (running_->prepares_each || !works_.HasNotedShapes(step)) {
+      if (running_->prepares_each || !works_.IsPrepared(step)) {
         works_.Prepare(step);
       } else if (running_->renews) {
         works_.PrepareWork(step);
@@ -242,9 +244,9 @@ void Executor::Note(const Action& action) {
 
 void Executor::NoteStep(size_t index) {
   const Step& step = plan_.steps[index];
+  if (step.converts()) return;
   for (int node : step.nodes) rooms_.runner->NoteRun(node);
-  for (int blob : step.swallowed) lost_.Forget(blob);
-  for (int blob : step.unstored) lost_.Forget(blob);
+  for (int blob : unwritten_[index]) lost_.Forget(blob);
   rooms_.ranges->Publish(step.nodes.back());
 }
 
@@ -259,7 +261,7 @@ void Executor::BeginBackward() {
 void Executor::EndBackward() {
   if (!arena_) return;
   for (int array : arena_->placed()) lost_.Lose(array);
-  lost_.LoseSwallowedDiffs();
+  lost_.LoseHiddenDiffs();
   lost_.NoteReads(false);
 }
 
@@ -312,9 +314,8 @@ void Executor::AddToEpoch(std::span<const Action> actions, GraphEpoch* epoch) {
     if (action.kind == Kind::kStep) {
       AddStep(static_cast<size_t>(action.index), epoch);
     } else if (action.kind == Kind::kBackward || action.kind == Kind::kAgain) {
-      const Step* const trained = works_.Trained(action.index);
-      if (trained) {
-        AddStep(static_cast<size_t>(trained - plan_.steps.data()), epoch);
+      if (works_.Trained(action.index)) {
+        AddStep(static_cast<size_t>(works_.step_of(action.index)), epoch);
       } else {
         AddNode(action.index, epoch);
       }
@@ -343,17 +344,28 @@ void Executor::KeepBlobsThatAreRead() {
   for (const int blob : lost_.TakeRead()) {
     arena_->Exclude(blob);
     for (auto& pass : passes_) pass.reset();  // they write one more array
-    for (size_t s = 0; s < plan_.steps.size(); ++s) {
-      Step& step = plan_.steps[s];
-      // In kNHWC only, so far.
-      if (std::erase(step.unstored, blob) == 0) continue;
-      step.after.push_back({blob, Layout::kNCHW});
-      if (!step.part) continue;
-      arena_->Detach(step.part);
-      step.part = {};
-      works_.Prepare(s);
-    }
+    for (size_t s = 0; s < plan_.steps.size(); ++s) Store(s, blob);
   }
+}
+
+void Executor::Store(size_t index, int blob) {
+  const std::vector<int>& tops = wiring_.nodes[plan_.steps[index].nodes.back()].top_ids;
+  const auto top = std::find(tops.begin(), tops.end(), blob);
+  if (top == tops.end() || std::erase(unwritten_[index], blob) == 0) return;
+  Step conversion = Step::Conversion(plan_.steps[index].nodes[0],
+                                     plan_.steps[index].writes[top - tops.begin()], blob);
+  const auto after = static_cast<int>(index) + 1;
+  arena_->AddStep(after, {conversion.reads, conversion.writes});
+  plan_.steps.insert(plan_.steps.begin() + after, std::move(conversion));
+  unwritten_.emplace(unwritten_.begin() + after);
+  works_.AddStep(after);
+  lost_.FollowSteps();
+  if (Step& step = plan_.steps[index]; step.part) {
+    arena_->Detach(step.part);
+    step.part = {};
+  }
+  works_.Prepare(index);
+  works_.Prepare(after);
 }
 
 void Executor::LeaveArena() {

@@ -43,11 +43,11 @@ class Executor final : private ActionRunner {
 
   // With an arena, the plan is only for whole passes; with one for training, for whole forwards each
   // followed by a whole backward.
-  Executor(const Wiring& wiring, const PassRooms& rooms, Plan plan, ChannelsLast channels_last = {},
+  Executor(const Wiring& wiring, const PassRooms& rooms, Plan plan, ArrayBlobs array_blobs,
            std::unique_ptr<ActivationArena> arena = nullptr);
   ~Executor() override;
   const Plan& plan() const { return plan_; }
-  const ChannelsLast& channels_last() const { return works_.channels_last(); }
+  const ArrayBlobs& array_blobs() const { return works_.array_blobs(); }
 
   // Runs the steps whose nodes lie in [first, last], preceded by the added nodes from which these
   // read. Shapes, works and derived weights are updated before the first step runs. `per_layer`:
@@ -104,6 +104,9 @@ class Executor final : private ActionRunner {
   // Gives the arrays of the forward their places in the arena.
   void PlaceForward();
   void KeepBlobsThatAreRead();
+  // If the blob is a top of the step, and is there only in another layout, it is converted to C order
+  // from now on.
+  void Store(size_t step, int blob);
   void NoteStep(size_t step);
   void AddNode(int node, GraphEpoch* epoch) const;
   void AddStep(size_t step, GraphEpoch* epoch) const;
@@ -121,7 +124,8 @@ class Executor final : private ActionRunner {
   const Wiring& wiring_;
   const PassRooms rooms_;
   Plan plan_;
-  std::unique_ptr<ActivationArena> arena_;  // null: every blob has memory of its own
+  std::vector<std::vector<int>> unwritten_;  // of each step: UnwrittenBlobs
+  std::unique_ptr<ActivationArena> arena_;   // null: every blob has memory of its own
   Works works_;
   LostBlobs lost_;
   std::optional<ScheduleMaker> maker_;

@@ -40,6 +40,7 @@ const std::vector<size_t>& LostBlobs::WritersOf(const SyncedMemory* memory) {
   if (found != writers_.end()) return found->second;
   writers_.clear();
   for (size_t s = 0; s < plan_.steps.size(); ++s) {
+    if (plan_.steps[s].converts()) continue;
     for (const int node : plan_.steps[s].nodes) {
       for (const int id : wiring_.nodes[node].top_ids) {
         std::vector<size_t>& steps = writers_[wiring_.blobs[id]->data_memory().get()];
@@ -64,8 +65,8 @@ void LostBlobs::ForgetLost() {
   }
   for (const auto* arrays : {&arena_->lost_in_forward(), &arena_->parts()}) {
     for (int array : *arrays) {
-      const PassArrays::Array& one = arena_->arrays().arrays[array];
-      if (one.kind == PassArrays::Kind::kOwn && !trains()) lost_arrays_.insert(one.node);
+      const Array& one = arena_->arrays().arrays[array];
+      if (one.kind == Array::Kind::kOwn && !trains()) lost_arrays_.insert(one.node);
       Lose(array);
     }
   }
@@ -74,13 +75,13 @@ void LostBlobs::ForgetLost() {
 void LostBlobs::Lose(int array) {
   SyncedMemory& memory = *arena_->Memory(array);
   if (!memory.borrowed()) return;
-  const PassArrays::Array& one = arena_->arrays().arrays[array];
-  if (one.kind == PassArrays::Kind::kData) {
-    Forget(one.blob);
-  } else if (one.kind == PassArrays::Kind::kDiff) {
-    LoseDiff(one.blob);
-  } else {
+  const Array& one = arena_->arrays().arrays[array];
+  if (!one.in_c_order()) {
     memory.Return();
+  } else if (one.kind == Array::Kind::kData) {
+    Forget(one.blob);
+  } else {
+    LoseDiff(one.blob);
   }
 }
 
@@ -90,35 +91,27 @@ void LostBlobs::LoseDiff(int blob) {
   wiring_.blobs[blob]->diff_memory()->SetSource(source);
 }
 
-void LostBlobs::LoseSwallowedDiffs() {
-  std::set<const SyncedMemory*> written;  // diffs in C order
-  const auto writes = [&](int blob) { written.insert(wiring_.blobs[blob]->diff_memory().get()); };
-  for (const int index : arena_->arrays().backward) {
-    const Step* const step = works_->Trained(index);
-    const LayoutPair layouts = step ? step->layouts : LayoutPair{};
-    const Node& first = wiring_.nodes[step ? step->nodes[0] : index];
-    if (layouts.y == Layout::kNCHW) {
-      for (const int id : wiring_.nodes[index].top_ids) writes(id);
-    }
-    if (layouts.x == Layout::kNCHW) {
-      for (const int id : first.bottom_ids) writes(id);
-    }
-    const Step* const converts = works_->ConvertsDiffs(index);
-    if (!converts) continue;
-    for (const Conversion& one : converts->diffs) {
-      if (one.to == Layout::kNCHW) writes(one.blob);
+void LostBlobs::LoseHiddenDiffs() {
+  const PassArrays& arrays = arena_->arrays();
+  std::set<const SyncedMemory*> used;  // diffs in C order
+  for (size_t s = static_cast<size_t>(arrays.forward_steps); s < arrays.steps.size(); ++s) {
+    for (const auto* list : {&arrays.steps[s].reads, &arrays.steps[s].writes}) {
+      for (const int array : *list) {
+        const Array& one = arrays.arrays[array];
+        if (one.kind == Array::Kind::kDiff && one.in_c_order()) {
+          used.insert(arena_->Memory(array).get());
+        }
+      }
     }
   }
   for (const Step& step : plan_.steps) {
-    if (!works_->Trained(step.nodes.back())) continue;
-    std::vector<int> lost = step.swallowed;
-    if (step.channels_last()) {
-      const std::vector<int>& bottoms = wiring_.nodes[step.nodes[0]].bottom_ids;
-      lost.insert(lost.end(), step.tops.begin(), step.tops.end());
-      lost.insert(lost.end(), bottoms.begin(), bottoms.end());
+    if (step.converts() || !works_->Trained(step.nodes.back())) continue;
+    std::vector<int> lost = HiddenBlobs(wiring_, step);
+    for (const int array : step.reads) {
+      if (!plan_.arrays[array].in_c_order()) lost.push_back(plan_.arrays[array].blob);
     }
     for (const int blob : lost) {
-      if (!written.count(wiring_.blobs[blob]->diff_memory().get())) LoseDiff(blob);
+      if (!used.count(wiring_.blobs[blob]->diff_memory().get())) LoseDiff(blob);
     }
   }
 }

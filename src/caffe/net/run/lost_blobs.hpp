@@ -29,7 +29,7 @@ class LostBlobs {
   void Lose(int array);
   // Diffs between the nodes of steps that train are not computed, and diffs in kNHWC have no content
   // in C order.
-  void LoseSwallowedDiffs();
+  void LoseHiddenDiffs();
   // Diffs that were freed are written as if they were new.
   void TakeFreedDiffs();
   // After a forward, and (`again`) after blobs of the same forward were computed or overwritten.
@@ -48,6 +48,8 @@ class LostBlobs {
   // Computes those of them that a run of the nodes [first, last] layer by layer would change, after
   // `written` (blobs) was written.
   void MakeDependents(int first, int last, const std::vector<int>& written);
+  // The plan has other steps now.
+  void FollowSteps() { writers_.clear(); }
   // What the last forward read.
   LateReads& late_reads() { return *late_reads_; }
   // Nodes whose arrays for the backward pass (LayerArrays::kept) the last forward did not keep.

@@ -287,7 +287,7 @@ void Passes::TakeNewGradients(const std::vector<bool>& needed_before) {
   for (const Step& step : plans_.whole().plan().steps) {
     if (step.trains()) continue;
     if (step.fused()) skipped.insert(step.nodes.begin(), step.nodes.end());
-    if (step.channels_last()) in_nhwc.insert(step.nodes.begin(), step.nodes.end());
+    if (!step.in_c_order()) in_nhwc.insert(step.nodes.begin(), step.nodes.end());
   }
   plans_.Make();
   for (int n = 0; n <= wiring_.last_node(); ++n) {

@@ -68,10 +68,7 @@ void Plans::Keep(const std::vector<std::string>& blobs) {
 void Plans::StoreViewed() {
   const size_t before = viewed_.size();
   for (const Step& step : whole_->plan().steps) {
-    if (!step.trains() && !step.channels_last()) continue;
-    std::vector<int> hidden = step.swallowed;
-    if (step.channels_last()) hidden.insert(hidden.end(), step.tops.begin(), step.tops.end());
-    for (int id : hidden) {
+    for (int id : HiddenBlobs(wiring_, step)) {
       const BlobBase& blob = *wiring_.blobs[id];
       if (blob.data_memory()->has_view() || (blob.has_diff() && blob.diff_memory()->has_view())) {
         viewed_.insert(id);
@@ -141,21 +138,21 @@ PlanOptions Plans::Options(const std::vector<PlanNode>& nodes) const {
 }
 
 std::unique_ptr<Executor> Plans::MakeExecutor(const std::vector<PlanNode>& nodes,
-                                              const PlanOptions& options) const {
+                                              const PlanOptions& options, bool whole) const {
   Plan plan = Plan::Make(nodes, options);
   const std::string report = plan.Report(nodes);
   if (!report.empty()) log::Debug("fused steps:\n" + report);
-  ChannelsLast channels_last = MakeChannelsLast(wiring_, plan);
+  ArrayBlobs blobs = MakeArrayBlobs(wiring_, plan);
   std::unique_ptr<ActivationArena> arena;
-  if (wiring_.phase == TRAIN) {
+  if (whole && wiring_.phase == TRAIN) {
     arena = std::make_unique<ActivationArena>(
         wiring_,
-        PassArrays::Training(wiring_, nodes, plan, channels_last, *rooms_.gradients, options.kept));
+        PassArrays::Training(wiring_, nodes, plan, blobs, *rooms_.gradients, options.kept));
   } else if (options.parts) {
     arena = std::make_unique<ActivationArena>(
-        wiring_, PassArrays::Forward(wiring_, nodes, plan, channels_last, options.kept));
+        wiring_, PassArrays::Forward(wiring_, nodes, plan, blobs, options.kept));
   }
-  return std::make_unique<Executor>(wiring_, rooms_, std::move(plan), std::move(channels_last),
+  return std::make_unique<Executor>(wiring_, rooms_, std::move(plan), std::move(blobs),
                                     std::move(arena));
 }
 
@@ -172,8 +169,8 @@ void Plans::Make() {
   PlanOptions by_layer;
   by_layer.fuse = false;
   by_layer.kept = options.kept;
-  by_layer_ = std::make_unique<Executor>(wiring_, rooms_, Plan::Make(nodes, by_layer));
-  std::unique_ptr<Executor> made = MakeExecutor(nodes, options);
+  by_layer_ = MakeExecutor(nodes, by_layer, false);
+  std::unique_ptr<Executor> made = MakeExecutor(nodes, options, true);
   // The previous executor is needed for the blobs that it did not keep.
   if (whole_) made->lost().TakeForgotten(&whole_->lost());
   whole_ = std::move(made);
@@ -182,7 +179,7 @@ void Plans::Make() {
 MemoryNeeds Plans::Count(const Executor& executor, bool backward) const {
   StepWorkspaces workspaces;
   const WorkMemory works = executor.CountWorks(&workspaces);
-  return CountMemory(wiring_, *rooms_.gradients, executor.plan(), executor.channels_last(),
+  return CountMemory(wiring_, *rooms_.gradients, executor.plan(), executor.array_blobs(),
                      executor.arena(), works, workspaces, backward);
 }
 

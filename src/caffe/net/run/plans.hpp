@@ -44,8 +44,9 @@ class Plans {
   PlanOptions Options(const std::vector<PlanNode>& nodes) const;
   std::set<int> StoredBlobs(const std::vector<PlanNode>& nodes) const;
   void AddTraining(PlanOptions* options) const;
+  // `whole`: the plan is for whole passes, which may use an arena.
   std::unique_ptr<Executor> MakeExecutor(const std::vector<PlanNode>& nodes,
-                                         const PlanOptions& options) const;
+                                         const PlanOptions& options, bool whole) const;
   MemoryNeeds Count(const Executor& executor, bool backward) const;
 
   const Wiring& wiring_;

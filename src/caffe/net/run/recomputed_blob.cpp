@@ -141,12 +141,11 @@ LostBlobs::RecomputedBlob::RecomputedBlob(LostBlobs* lost, int blob) : lost_(los
     if (count == 0) continue;
     nodes_.insert(nodes_.end(), step.nodes.begin(), step.nodes.begin() + count);
     const LayerBase& first = *wiring.nodes[step.nodes[0]].layer;
-    const bool own_operator =
-        step.fused() || (step.layouts != LayoutPair{} && first.Facts().aliases.empty());
-    if (own_operator && writes(step.tops)) {
-      parts_.push_back({static_cast<int>(s), -1});
+    const bool own_operator = step.fused() || (!step.in_c_order() && first.Facts().aliases.empty());
+    if (own_operator && writes(wiring.nodes[step.nodes.back()].top_ids)) {
+      parts_.push_back({step.nodes.back(), true});
     } else {
-      for (size_t i = 0; i < count; ++i) parts_.push_back({-1, step.nodes[i]});
+      for (size_t i = 0; i < count; ++i) parts_.push_back({step.nodes[i], false});
     }
   }
 }
@@ -166,17 +165,12 @@ void LostBlobs::RecomputedBlob::Make(SyncedMemory*) {
   if (lost_->making_ == 0) read_ = true;
   std::vector<int> tops;
   for (const Part& part : parts_) {
-    const std::vector<int>& written = part.step >= 0 ? lost_->plan_.steps[part.step].tops
-                                                     : lost_->wiring_.nodes[part.node].top_ids;
+    const std::vector<int>& written = lost_->wiring_.nodes[part.node].top_ids;
     tops.insert(tops.end(), written.begin(), written.end());
   }
   Making making(lost_, blob_, nodes_, tops);
   for (const Part& part : parts_) {
-    if (part.step >= 0) {
-      lost_->works_->RepeatStep(static_cast<size_t>(part.step));
-    } else {
-      lost_->works_->RepeatNode(part.node);
-    }
+    part.whole ? lost_->works_->RepeatStep(part.node) : lost_->works_->RepeatNode(part.node);
   }
   making.Finish();
 }

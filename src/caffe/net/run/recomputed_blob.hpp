@@ -19,7 +19,8 @@ class LostBlobs::RecomputedBlob final : public SyncedMemory::Source {
 
  private:
   struct Part {
-    int step, node;  // a step with an operator of its own, or a node; the other one is -1
+    int node;
+    bool whole;  // the step that ends with the node, which has an operator of its own
   };
   LostBlobs* lost_;
   int blob_;

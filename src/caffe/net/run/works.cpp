@@ -1,15 +1,17 @@
 #include "works.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "caffe/core/error.hpp"
+#include "convert_work.hpp"
 #include "in_layer.hpp"
 
 namespace caffe {
 
 Works::Works(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges, Workspace* workspace,
-             const Plan& plan, ChannelsLast channels_last, const ActivationArena* arena)
+             const Plan& plan, ArrayBlobs array_blobs, const ActivationArena* arena)
     : wiring_(wiring),
       runner_(runner),
       ranges_(ranges),
@@ -17,26 +19,28 @@ Works::Works(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges, Worksp
       plan_(plan),
       arena_(arena),
       works_(plan_.steps.size()),
-      channels_last_(std::move(channels_last)) {
+      array_blobs_(std::move(array_blobs)) {
+  for (const Step& step : plan_.diffs) diffs_.emplace(step.nodes[0], DiffWork{&step, nullptr});
+  FindSteps();
+}
+
+void Works::AddStep(size_t step) {
+  works_.emplace(works_.begin() + static_cast<long>(step));
+  FindSteps();
+}
+
+void Works::FindSteps() {
+  step_of_.assign(wiring_.nodes.size(), -1);
   for (size_t s = 0; s < plan_.steps.size(); ++s) {
-    const Step& step = plan_.steps[s];
-    if (step.trains() || !step.gradients.empty()) trained_[step.nodes.back()] = s;
-    if (!step.diffs.empty()) converts_diffs_[step.nodes.back()] = s;
+    if (plan_.steps[s].converts()) continue;
+    for (const int node : plan_.steps[s].nodes) step_of_[node] = static_cast<int>(s);
   }
 }
 
-namespace {
-
-const Step* StepOf(const std::map<int, size_t>& steps, const Plan& plan, int node) {
-  const auto found = steps.find(node);
-  return found == steps.end() ? nullptr : &plan.steps[found->second];
+const Step* Works::Trained(int node) const {
+  const Step& step = plan_.steps[step_of_[node]];
+  return step.trains() || !step.request.gradients.empty() ? &step : nullptr;
 }
-
-}  // namespace
-
-const Step* Works::Trained(int node) const { return StepOf(trained_, plan_, node); }
-
-const Step* Works::ConvertsDiffs(int node) const { return StepOf(converts_diffs_, plan_, node); }
 
 bool Works::prepared(size_t index) const {
   return works_[index].prepared_epoch == runner_->shape_epoch(plan_.steps[index].nodes[0]);
@@ -49,52 +53,48 @@ void Works::NeedWorkspaces() {
   }
 }
 
-std::unique_ptr<Work> Works::MakeWork(const Step& step) const {
-  const Node& node = wiring_.nodes[step.nodes[0]];
-  BlobVec bottom, top;
-  for (size_t b = 0; b < node.bottom_ids.size(); ++b) {
-    bottom.push_back(Array(node.bottom_ids[b], step.bottom_layout(b)));
-  }
-  for (int id : step.tops) top.push_back(Array(id, step.layouts.y));
-  if (!step.chain.empty()) {
-    for (int id : step.summands) bottom.push_back(Array(id, step.layouts.y));
-    return MakeChainWork(step.chain, bottom, top[0], step.layouts.y);
-  }
-  WorkRequest request;
-  request.layouts = step.layouts;
-  request.layouts.y_pitch = Pitch(step);
-  request.maps = step.maps;
-  request.stages = step.stages;
-  request.slopes = step.slopes;
-  request.scale = step.scale;
-  request.gradients = step.gradients;
-  if (!step.summands.empty()) request.residual = Array(step.summands[0], step.layouts.y);
-  request.last = &ranges_->of(step.nodes.back());
-  for (const int n : step.nodes) {
-    const std::vector<int>& bottoms = wiring_.nodes[n].bottom_ids;
-    if (!request.residual || bottoms.size() != 2) continue;
-    request.sum = &ranges_->of(n);
-    request.residual_bottom = bottoms[0] == step.summands[0] ? 0 : 1;
-  }
-  return node.layer->MakeWork(request, bottom, top);
+BlobVec Works::BlobsOf(const std::vector<int>& arrays) const {
+  BlobVec blobs;
+  for (const int array : arrays) blobs.push_back(array_blobs_[array].get());
+  return blobs;
 }
 
-BlobBase* Works::Array(int blob, Layout layout) const {
-  if (layout == Layout::kNCHW) return wiring_.blobs[blob].get();
-  return channels_last_[plan_.channels_last[blob]].get();
+std::unique_ptr<Work> Works::MakeConversion(const Step& step) {
+  const Array& to = plan_.arrays[step.writes[0]];
+  BlobBase* const target = array_blobs_[step.writes[0]].get();
+  return std::make_unique<ConvertWork>(&Converter(target->type()), to.kind,
+                                       array_blobs_[step.reads[0]].get(), target, to.layout);
+}
+
+std::unique_ptr<Work> Works::MakeWork(const Step& step) const {
+  const Node& node = wiring_.nodes[step.nodes[0]];
+  BlobVec bottom = BlobsOf(step.reads), top = BlobsOf(step.writes);
+  WorkRequest request = step.request;
+  if (!step.request.chain.empty()) {
+    return MakeChainWork(step.request.chain, bottom, top[0], request.layouts.y);
+  }
+  request.layouts.y_pitch = Pitch(step);
+  if (bottom.size() > node.bottom.size()) request.residual = bottom.back();
+  bottom.resize(node.bottom.size());
+  request.last = &ranges_->of(step.nodes.back());
+  for (size_t i = 1; i < step.nodes.size(); ++i) {
+    const std::vector<int>& bottoms = wiring_.nodes[step.nodes[i]].bottom_ids;
+    if (!request.residual || bottoms.size() != 2) continue;
+    request.sum = &ranges_->of(step.nodes[i]);
+    // The step has computed the other one.
+    request.residual_bottom = bottoms[0] == wiring_.nodes[step.nodes[i - 1]].top_ids[0] ? 1 : 0;
+  }
+  return node.layer->MakeWork(request, bottom, top);
 }
 
 int64_t Works::Pitch(const Step& step) const { return step.part ? PitchOf(wiring_, step.part) : 0; }
 
 void Works::PlacePart(const Step& step) {
-  BlobBase& whole = *Array(wiring_.nodes[step.part.node].top_ids[0], Layout::kNHWC);
+  BlobBase& whole = *array_blobs_[step.part.whole];
   whole.mutable_device_data();
   const SyncedMemory& memory = *whole.data_memory();
-  const int64_t offset = OffsetOf(wiring_, step.part);
-  Array(step.tops[0], Layout::kNHWC)
-      ->data_memory()
-      ->Borrow(memory.buffer(),
-               memory.offset() + offset * static_cast<int64_t>(whole.type().bytes()));
+  const int64_t offset = OffsetOf(wiring_, step.part) * static_cast<int64_t>(whole.type().bytes());
+  array_blobs_[step.writes[0]]->data_memory()->Borrow(memory.buffer(), memory.offset() + offset);
 }
 
 // Of a type; its program is built at the first call.
@@ -106,33 +106,15 @@ LayoutConverter& Works::Converter(DataType type) {
   return found->second;
 }
 
-// The step's arrays in kNHWC take the shapes of their blobs.
+// The step's arrays take the shapes of their blobs.
 void Works::PrepareArrays(const Step& step) {
-  ForEachArray(wiring_.nodes[step.nodes[0]].bottom_ids, step, Layout::kNHWC, [&](int id, bool) {
-    BlobBase& array = *Array(id, Layout::kNHWC);
-    if (array.shape() != wiring_.blobs[id]->shape()) array.ReshapeLike(*wiring_.blobs[id]);
-  });
-  ShareChannelsLast(wiring_, step, channels_last_);
-  for (const std::vector<Conversion>* conversions : {&step.before, &step.after, &step.diffs}) {
-    for (const Conversion& one : *conversions) Converter(wiring_.blobs[one.blob]->type());
+  for (const auto* arrays : {&step.reads, &step.writes}) {
+    for (const int array : *arrays) {
+      const BlobBase& blob = *wiring_.blobs[plan_.arrays[array].blob];
+      if (array_blobs_[array]->shape() != blob.shape()) array_blobs_[array]->ReshapeLike(blob);
+    }
   }
-}
-
-void Works::ConvertDiffs(const std::vector<Conversion>& conversions) {
-  for (const auto& [blob, to] : conversions) {
-    const BlobBase& source = *Array(blob, to == Layout::kNHWC ? Layout::kNCHW : Layout::kNHWC);
-    Converter(source.type())
-        .Run(source.shape(), source.device_diff(), Array(blob, to)->overwrite_device_diff(), to);
-  }
-}
-
-void Works::Convert(const std::vector<Conversion>& conversions, int64_t pitch) {
-  for (const auto& [blob, to] : conversions) {
-    const BlobBase& source = *Array(blob, to == Layout::kNHWC ? Layout::kNCHW : Layout::kNHWC);
-    Converter(source.type())
-        .Run(source.shape(), source.device_data(), Array(blob, to)->overwrite_device_data(), to,
-             pitch);
-  }
+  ShareArrays(wiring_, plan_.arrays, step, array_blobs_);
 }
 
 void Works::Prepare(size_t index) {
@@ -147,12 +129,12 @@ void Works::PrepareStep(size_t index) {
   PrepareArrays(step);
   const Node& first = wiring_.nodes[step.nodes[0]];
   const int shape_epoch = runner_->shape_epoch(step.nodes[0]);
-  const bool own_operator = step.fused() || step.layouts != LayoutPair{};
+  const bool own_operator = step.fused() || !step.in_c_order();
   const bool stale = own_operator && (own.shape_epoch != shape_epoch || own.pitch != Pitch(step) ||
                                       (first.quantized && own.range_epoch != ranges_->epoch()));
   InLayer(*first.layer, [&] {
     if (!own.work || stale) {
-      own.work = MakeWork(step);
+      own.work = step.converts() ? MakeConversion(step) : MakeWork(step);
       own.serial = ++works_made_;
       own.shape_epoch = shape_epoch;
       own.range_epoch = ranges_->epoch();
@@ -182,10 +164,9 @@ bool Works::BeginStep() {
 
 // The step writes some columns of the array of which its top is a part.
 void Works::NoteColumns(const Step& step) const {
-  const SyncedMemory& whole =
-      *Array(wiring_.nodes[step.part.node].top_ids[0], Layout::kNHWC)->data_memory();
+  const SyncedMemory& whole = *array_blobs_[step.part.whole]->data_memory();
   if (!whole.buffer()) return;
-  const BlobBase& top = *Array(step.tops[0], Layout::kNHWC);
+  const BlobBase& top = *array_blobs_[step.writes[0]];
   const int64_t size = static_cast<int64_t>(top.type().bytes());
   const int64_t first = OffsetOf(wiring_, step.part) * size;
   Capture::NoteColumns(workspace_->device(), whole.buffer()->pointer() + whole.offset(),
@@ -196,11 +177,7 @@ void Works::Run(size_t index) {
   const Step& step = plan_.steps[index];
   StepWork& own = works_[index];
   if (BeginStep() && step.part) NoteColumns(step);
-  InLayer(*wiring_.nodes[step.nodes[0]].layer, [&] {
-    Convert(step.before);
-    own.work->Run(WorkspaceOf(index));
-    Convert(step.after);
-  });
+  InLayer(*wiring_.nodes[step.nodes[0]].layer, [&] { own.work->Run(WorkspaceOf(index)); });
 }
 
 const StepWorkspaces& Works::FindWorkspaces() {
@@ -241,64 +218,77 @@ void Works::RepeatNode(int node) {
   ranges_->Publish(node);
 }
 
+void Works::ConvertFromBlob(int array) {
+  const Array& one = plan_.arrays[array];
+  if (one.in_c_order()) return;
+  BlobBase* const blob = wiring_.blobs[one.blob].get();
+  ConvertWork(&Converter(blob->type()), one.kind, blob, array_blobs_[array].get(), one.layout)
+      .Run({});
+}
+
+void Works::ConvertToBlob(int array, int64_t pitch) {
+  const Array& one = plan_.arrays[array];
+  if (one.in_c_order()) return;
+  BlobBase* const blob = wiring_.blobs[one.blob].get();
+  ConvertWork(&Converter(blob->type()), one.kind, array_blobs_[array].get(), blob, Layout::kNCHW,
+              pitch)
+      .Run({});
+}
+
 // Computes the tops of a step of several nodes, with the same bits as the last forward.
-void Works::RepeatStep(size_t index) {
+void Works::RepeatStep(int node) {
+  const auto index = static_cast<size_t>(step_of_[node]);
   const Step& step = plan_.steps[index];
-  std::vector<int> read = wiring_.nodes[step.nodes[0]].bottom_ids;
-  const size_t bottoms = read.size();
-  read.insert(read.end(), step.summands.begin(), step.summands.end());
+  std::vector<int> read;  // blobs
+  for (const int array : step.reads) read.push_back(plan_.arrays[array].blob);
   // First, because making these uses the workspace, too.
   for (int id : read) wiring_.blobs[id]->device_data();
-  ForgetTops(step.tops, read);
+  ForgetTops(wiring_.nodes[step.nodes.back()].top_ids, read);
   Prepare(index);
-  StepWork& own = works_[index];
-  // The arrays in kNHWC have the bytes of others now, or none.
-  std::vector<Conversion> before, after;
-  for (size_t i = 0; i < read.size(); ++i) {
-    if ((i < bottoms ? step.bottom_layout(i) : step.layouts.y) == Layout::kNHWC) {
-      before.push_back({read[i], Layout::kNHWC});
-    }
-  }
-  if (step.layouts.y == Layout::kNHWC) {
-    for (int top : step.tops) after.push_back({top, Layout::kNCHW});
-  }
   if (step.part) {
     Prepare(index);  // the shape of the whole array may have been computed only now
     PlacePart(step);
   }
+  Work& work = *works_[index].work;
   InLayer(*wiring_.nodes[step.nodes[0]].layer, [&] {
-    Convert(before);
-    own.work->Repeat(workspace_->Need(own.work->workspace_bytes()));
-    Convert(after, Pitch(step));
+    // The arrays in other layouts have the bytes of others now, or none.
+    for (const int array : std::set<int>(step.reads.begin(), step.reads.end())) {
+      ConvertFromBlob(array);
+    }
+    work.Repeat(workspace_->Need(work.workspace_bytes()));
+    for (const int array : step.writes) ConvertToBlob(array, Pitch(step));
   });
-  if (step.part) Array(step.tops[0], Layout::kNHWC)->data_memory()->Return();
+  if (step.part) array_blobs_[step.writes[0]]->data_memory()->Return();
   ranges_->Publish(step.nodes.back());
 }
 
 void Works::RunAgain(int index) {
   BeginStep();
-  const auto trained = trained_.find(index);
-  if (trained == trained_.end()) return runner_->RepeatForward(index);
-  Work& work = *works_[trained->second].work;
-  InLayer(*wiring_.nodes[plan_.steps[trained->second].nodes[0]].layer,
+  const Step* const step = Trained(index);
+  if (!step) return runner_->RepeatForward(index);
+  Work& work = *works_[step_of_[index]].work;
+  InLayer(*wiring_.nodes[step->nodes[0]].layer,
           [&] { work.Repeat(workspace_->Need(work.workspace_bytes())); });
 }
 
 void Works::RunBackward(int index, const std::vector<bool>& bottom_gradients) {
   BeginStep();
-  const auto trained = trained_.find(index);
-  if (trained == trained_.end()) {
-    runner_->Backward(index, bottom_gradients);
-  } else {
-    const Step& step = plan_.steps[trained->second];
-    const LayerBase& first = *wiring_.nodes[step.nodes[0]].layer;
-    CAFFE_CHECK(HasNotedShapes(trained->second), first.name(), " (", first.type(),
+  if (const Step* const step = Trained(index)) {
+    const LayerBase& first = *wiring_.nodes[step->nodes[0]].layer;
+    const auto of_node = static_cast<size_t>(step_of_[index]);
+    CAFFE_CHECK(HasNotedShapes(of_node), first.name(), " (", first.type(),
                 "): a bottom or top was reshaped since the last forward; run forward first");
-    Work& work = *works_[trained->second].work;
+    Work& work = *works_[of_node].work;
     InLayer(first, [&] { work.Backward(workspace_->Need(work.workspace_bytes())); });
+  } else {
+    runner_->Backward(index, bottom_gradients);
   }
-  const auto converts = converts_diffs_.find(index);
-  if (converts != converts_diffs_.end()) ConvertDiffs(plan_.steps[converts->second].diffs);
+  const auto [begin, end] = diffs_.equal_range(index);
+  for (auto diff = begin; diff != end; ++diff) {
+    auto& [step, work] = diff->second;
+    if (!work) work = MakeConversion(*step);
+    work->Run({});
+  }
 }
 
 WorkMemory Works::Count(StepWorkspaces* workspaces) const {
@@ -311,6 +301,7 @@ WorkMemory Works::Count(StepWorkspaces* workspaces) const {
     // An invalid range: a forward reports it.
   }
   for (size_t i = 0; i < works_.size(); ++i) {
+    if (plan_.steps[i].converts()) continue;
     try {
       const bool current =
           works_[i].work && works_[i].shape_epoch == runner_->shape_epoch(plan_.steps[i].nodes[0]);

@@ -10,7 +10,7 @@
 #include "caffe/library/layout_converter.hpp"
 #include "caffe/memory/workspace.hpp"
 #include "caffe/net/plan.hpp"
-#include "caffe/net/plan/channels_last.hpp"
+#include "caffe/net/plan/array_blobs.hpp"
 #include "caffe/net/ranges/net_ranges.hpp"
 #include "node_runner.hpp"
 
@@ -22,15 +22,15 @@ class Works {
  public:
   // Borrowed objects must outlive this one. The arena may be null.
   Works(const Wiring& wiring, NodeRunner* runner, NetRanges* ranges, Workspace* workspace,
-        const Plan& plan, ChannelsLast channels_last, const ActivationArena* arena);
+        const Plan& plan, ArrayBlobs array_blobs, const ActivationArena* arena);
+  // The plan has a new step at this index.
+  void AddStep(size_t step);
 
   size_t size() const { return works_.size(); }
-  const ChannelsLast& channels_last() const { return channels_last_; }
+  const ArrayBlobs& array_blobs() const { return array_blobs_; }
   const Work& work(size_t step) const { return *works_[step].work; }
   // Of a step's work, among all works of this object.
   uint64_t serial(size_t step) const { return works_[step].serial; }
-  // The array of a blob in a layout, as a blob of the same shape.
-  BlobBase* Array(int blob, Layout layout) const;
 
   // PrepareStep and PrepareWork.
   void Prepare(size_t step);
@@ -42,22 +42,22 @@ class Works {
   bool HasCurrentPitch(size_t step) const { return works_[step].pitch == Pitch(plan_.steps[step]); }
   // Whether PrepareWork ran since the step's shapes changed.
   bool prepared(size_t step) const;
+  // Whether it did, and bottoms and tops still have these shapes.
+  bool IsPrepared(size_t step) const { return HasNotedShapes(step) && prepared(step); }
   // Whether bottoms and tops have the shapes for which the step was prepared.
   bool HasNotedShapes(size_t step) const;
 
   // Calls use(blob) for each array that the step reads or writes.
   template <class Use> void VisitArrays(size_t step, const Use& use) const {
-    const Step& one = plan_.steps[step];
-    for (const Layout layout : {Layout::kNCHW, Layout::kNHWC}) {
-      ForEachArray(wiring_.nodes[one.nodes[0]].bottom_ids, one, layout,
-                   [&](int blob, bool) { use(*Array(blob, layout)); });
+    for (const auto* arrays : {&plan_.steps[step].reads, &plan_.steps[step].writes}) {
+      for (const int array : *arrays) use(*array_blobs_[array]);
     }
   }
 
   void Run(size_t step);
-  // Compute the tops of a step of several nodes, or of a node, with the bits of the last forward.
+  // Compute the tops of the step of a node, or of the node alone, with the bits of the last forward.
   // What they read must be there, or have a source.
-  void RepeatStep(size_t step);
+  void RepeatStep(int node);
   void RepeatNode(int node);
   // Computes the tops of a node, or of a step that ends with it, in their slices of the arena.
   void RunAgain(int node);
@@ -65,8 +65,8 @@ class Works {
   void RunBackward(int node, const std::vector<bool>& bottom_gradients);
   // The step whose backward pass runs in place of the node's; null if there is none.
   const Step* Trained(int node) const;
-  // The step after whose backward pass, that of this node, diffs are converted; null if none is.
-  const Step* ConvertsDiffs(int node) const;
+  // The index of the node's step.
+  int step_of(int node) const { return step_of_[node]; }
 
   // The workspaces that the arena plans. Empty if it plans none, as in training.
   const StepWorkspaces& FindWorkspaces();
@@ -88,6 +88,12 @@ class Works {
   bool PlansWorkspaces() const { return arena_ && !arena_->arrays().training; }
   DevicePtr WorkspaceOf(size_t step);
   std::unique_ptr<Work> MakeWork(const Step& step) const;
+  std::unique_ptr<Work> MakeConversion(const Step& step);
+  // Between an array in another layout and its blob; `pitch`: of the array, 0: it has no gaps.
+  void ConvertFromBlob(int array);
+  void ConvertToBlob(int array, int64_t pitch);
+  BlobVec BlobsOf(const std::vector<int>& arrays) const;
+  void FindSteps();
   // LayoutPair::y_pitch of a step's work.
   int64_t Pitch(const Step& step) const;
   // Makes the step's top in kNHWC a part of the whole array, which gets memory if it has none.
@@ -97,9 +103,6 @@ class Works {
   void NoteColumns(const Step& step) const;
   LayoutConverter& Converter(DataType type);
   void PrepareArrays(const Step& step);
-  // `pitch`: of the arrays in kNHWC; 0: they have no gaps.
-  void Convert(const std::vector<Conversion>& conversions, int64_t pitch = 0);
-  void ConvertDiffs(const std::vector<Conversion>& conversions);
   // Content that is not stored is not made for tops that are written now.
   void ForgetTops(const std::vector<int>& tops, const std::vector<int>& bottoms);
 
@@ -111,10 +114,14 @@ class Works {
   const ActivationArena* arena_;
   std::vector<StepWork> works_;  // one for each step
   StepWorkspaces workspaces_;    // empty if the arena holds none
-  // Steps by their last node: those whose work has a backward pass, and those after whose backward
-  // pass diffs are converted.
-  std::map<int, size_t> trained_, converts_diffs_;
-  ChannelsLast channels_last_;
+  std::vector<int> step_of_;     // of each node
+  // Conversions of diffs, by the node after whose backward pass they run; made at the first one.
+  struct DiffWork {
+    const Step* step;
+    std::unique_ptr<Work> work;
+  };
+  std::multimap<int, DiffWork> diffs_;
+  ArrayBlobs array_blobs_;
   std::map<DataType, LayoutConverter> converters_;
   uint64_t works_made_ = 0;
 };

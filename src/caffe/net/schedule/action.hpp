@@ -24,6 +24,8 @@ struct Action {
   int index = -1;        // of the step, node, segment or entry
   int node = -1;         // which observers see; -1: none
   bool replays = false;  // enqueues the same work in each pass, which can be recorded
+  // Observers are called before it, and after it: a step and the conversions for it are one to them.
+  bool begins = true, ends = true;
 
   // Changes only the host's knowledge of memories: runs beside a replay, too.
   bool on_host() const {

@@ -35,6 +35,8 @@ Schedule ScheduleMaker::Forward(const std::vector<int>& added, int first, int la
       const std::vector<int>& nodes = plan_.steps[s].nodes;
       if (nodes.front() < begin || nodes.back() > end) continue;
       schedule.actions.push_back(NodeAction(Kind::kStep, static_cast<int>(s), nodes[0]));
+      schedule.actions.back().begins = plan_.begins(s);
+      schedule.actions.back().ends = plan_.ends(s);
     }
   };
   for (const int node : added) add(node, node);
