@@ -120,7 +120,9 @@ void Passes::Forward(int start, int end) {
     // The arena needs the memories of diffs as the backward pass will find them.
     if (trains && in_whole) rooms_.versions->ShareDiffs();
     Executor& executor = in_whole ? plans_.whole() : plans_.by_layer();
-    if (whole && !trains) NoteReplays("forwards", WhyNotReplayed(observers), &executor);
+    if (whole && !trains) {
+      NoteReplays("forwards", WhyNotReplayed(observers), &why_no_forwards_, &executor);
+    }
     if (whole) {
       using Pass = MemoryForecast::Pass;
       CheckMemory(in_whole ? Pass::kArena : Pass::kForward);
@@ -212,12 +214,12 @@ std::string Passes::WhyInParts() const {
   return viewed ? Concat("there is a view of blob ", viewed->name()) : "";
 }
 
-void Passes::NoteReplays(const char* passes, const std::string& why, Executor* executor) {
-  std::string& last = why_not_replayed_[passes];
-  if (why != last && !why.empty() && executor->Replays()) {
+void Passes::NoteReplays(const char* passes, const std::string& why, std::string* last,
+                         Executor* executor) {
+  if (why != *last && !why.empty() && executor->Replays()) {
     log::Debug(Concat(NetLabel(wiring_.name), ": ", passes, " are not replayed as a graph: ", why));
   }
-  last = why;
+  *last = why;
 }
 
 void Passes::Iterate(bool tail) {
@@ -227,7 +229,8 @@ void Passes::Iterate(bool tail) {
   CheckMemory(frees_memory_ && !observers_.LooksAtLayers() ? Pass::kArena : Pass::kBackward);
   const std::string why = WhyInParts();
   const std::vector<PassObserver*> observers = observers_.Active();
-  NoteReplays("iterations", why.empty() ? WhyNotReplayed(observers) : why, &executor);
+  NoteReplays("iterations", why.empty() ? WhyNotReplayed(observers) : why, &why_no_iterations_,
+              &executor);
   if (!why.empty()) {
     Forward(0, wiring_.last_layer());
     Backward(wiring_.last_layer(), 0);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -37,7 +36,8 @@ class Passes {
   // Why an iteration runs as a forward and a backward; empty if it is one list of actions.
   std::string WhyInParts() const;
   // Writes a debug line if `why` is not the reason of the last pass of this kind, and not empty.
-  void NoteReplays(const char* passes, const std::string& why, Executor* executor);
+  void NoteReplays(const char* passes, const std::string& why, std::string* last,
+                   Executor* executor);
   void StoreViewed();
   // Throws if the pass needs more memory than there is.
   void CheckMemory(MemoryForecast::Pass pass);
@@ -62,8 +62,8 @@ class Passes {
   int forward_in_arena_ = 0;
   // Whether each node ran last in a whole forward of the plan of steps.
   std::vector<bool> in_steps_;
-  // At the last pass of each kind: why it was not replayed, empty if it was.
-  std::map<std::string, std::string> why_not_replayed_;
+  // Why the last pass of this kind was not replayed; empty if it was.
+  std::string why_no_iterations_, why_no_forwards_;
 };
 
 }  // namespace caffe
