@@ -238,7 +238,12 @@ TEST_P(FusedStepsTest, BlobsOfOneTimeShareMemory) {
   apart->Forward();
   net->Forward();
   const int64_t blob = net->BlobByName("conv1")->bytes();
-  EXPECT_EQ(apart->memory_needs().data - net->memory_needs().data, 3 * blob);
+  const int64_t saved = apart->memory_needs().data - net->memory_needs().data;
+  if (InCOrder(net.get())) {
+    EXPECT_EQ(saved, 3 * blob);
+  } else {
+    EXPECT_GE(saved, 3 * blob);  // arrays in other layouts share memory, too
+  }
   EXPECT_EQ(Values(*net, "ip"), Values(*apart, "ip"));
   // What lost its memory is computed when it is read, from the last to the first and back.
   for (const char* name : {"lrn2", "conv1", "lrn1", "conv2", "conv3"}) {
