@@ -15,12 +15,14 @@ constexpr int kInputs = 1024, kOutputs = 2048;
 
 class WeightsMemoryTest : public testing::TestWithParam<DeviceType> {
  protected:
-  std::unique_ptr<Net> Make(int phase = TEST, int outputs = kOutputs) const {
+  std::unique_ptr<Net> Make(int phase = TEST, int outputs = kOutputs,
+                            const std::string& more = "") const {
     const std::string conv =
         "convolution_param { num_output: 64 kernel_size: 3 pad: 1 "
         "weight_filler { type: 'uniform' min: -0.2 max: 0.2 } } } ";
     auto net = MakeNet(
-        Concat("data_type: ", DataTypeProto_Name(static_cast<DataTypeProto>(type_.info().proto)),
+        Concat(more,
+               "data_type: ", DataTypeProto_Name(static_cast<DataTypeProto>(type_.info().proto)),
                " ", InputText("x", {2, 16, 8, 8}),
                "layer { name: 'folded' type: 'Convolution' bottom: 'x' top: 'a' ", conv,
                "layer { name: 'scale' type: 'Scale' bottom: 'a' top: 'b' scale_param { filler { "
@@ -67,6 +69,22 @@ TEST_P(WeightsMemoryTest, TheDeviceHoldsNoSecondForm) {
     const bool reads_parameter = type_ == kFloat && layer != std::string("folded");
     EXPECT_EQ(Weights(*net, layer).data_memory()->buffer() != nullptr, reads_parameter) << layer;
   }
+}
+
+// In mode pseudo the values of codes are made of the parameter on the device, which keeps it.
+TEST_P(WeightsMemoryTest, PseudoWeightsAreCounted) {
+  std::string more = "state { quantizer_mode: CAFFE_QUANT_PSEUDO } ";
+  for (const char* const blob : {"x", "a", "b", "c", "d", "ip"}) {
+    more += Concat("quantizer { name: '", blob, "' observed_min: -4 observed_max: 4 } ");
+  }
+  device_->ReleaseCache();
+  const int64_t before = device_->bytes_in_use();
+  const auto net = Make(TEST, kOutputs, more);
+  const MemoryNeeds needs = net->memory_needs();
+  net->Forward();
+  EXPECT_NEAR(static_cast<double>(device_->bytes_in_use() - before),
+              static_cast<double>(needs.total()), 0.02 * static_cast<double>(needs.total()))
+      << needs.ToString();
 }
 
 TEST_P(WeightsMemoryTest, EveryLayerCounts) {

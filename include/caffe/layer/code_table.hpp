@@ -5,8 +5,7 @@
 #include <string>
 
 #include "caffe/device/kernel.hpp"
-#include "caffe/memory/blob.hpp"
-#include "caffe/memory/derived.hpp"
+#include "caffe/layer/coded_layer.hpp"
 
 namespace caffe {
 
@@ -14,16 +13,12 @@ namespace caffe {
 //   y = clamp(round(f(s_x (x - z_x)) / s_y) + z_y)
 // computed in double on the host, with one rounding, half away from zero. NaN gives z_y. The tables
 // have 256 entries for quant8, 65,536 for quant16.
-class CodeTable final : public Derived {
+class CodeTable final : public CodedLayer::Codes {
  public:
   CodeTable() = default;
   // `kernel` is look_up of neuron/look_up. `name` is that of the table's memory.
   CodeTable(std::function<double(double)> function, DataType type, Device* device,
             const std::string& name, std::unique_ptr<Kernel> kernel);
-  // Call this before Refresh.
-  void SetRanges(const QuantRange& x, const QuantRange& y);
-  // 0 if there is no table.
-  int64_t bytes() const { return table_ ? table_->bytes() : 0; }
   // y may be x.
   void Launch(const BlobBase& x, BlobBase* y) const;
 
@@ -32,9 +27,7 @@ class CodeTable final : public Derived {
 
   std::function<double(double)> function_;
   DataType type_;
-  std::shared_ptr<BlobBase> table_;
   std::unique_ptr<Kernel> kernel_;
-  QuantRange x_, y_;
 };
 
 }  // namespace caffe

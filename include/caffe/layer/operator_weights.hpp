@@ -40,16 +40,13 @@ class OperatorWeights : public std::enable_shared_from_this<OperatorWeights> {
   void SetRanges(const QuantRange& in, const QuantRange& out);
   // For quantized types: the sum behind the operator.
   void SetSum(const CodeSum& sum) { sum_ = sum; }
-  // Brings all copies up to date; call it before a forward. With `free_sources`, the device then
-  // holds only the copies that the operator reads: no float master of half weights, and no folded
-  // float weights of which there is a half copy or codes.
-  void Refresh(bool free_sources = false);
-  // Adds what Refresh allocates and does not free. `free_sources` is its argument; with `prepared`,
-  // Free follows it, if there is no backward pass.
-  void CountMemory(bool free_sources, bool prepared, WorkMemory* memory) const;
-  // Frees the memory of weights(), of which an operator holds all in a prepared form. The next access
-  // makes them again.
-  void Free();
+  // Brings all forms of the weights up to date, each from the one before it; call it before a
+  // forward. `prepared`: what an operator makes of weights(), or null. With `forward_only`, a form
+  // is freed when the next one was made from it: the device then holds no float master of half
+  // weights, and no folded float weights of which there is a half copy. The next access makes it.
+  void Refresh(bool forward_only = false, Derived* prepared = nullptr);
+  // Adds what Refresh allocates and does not free, without `prepared`; may be called before it.
+  void CountMemory(bool forward_only, bool prepared, WorkMemory* memory) const;
 
   // weights() in the form of the operator. Operators with equal prepared_form() share them; `key` is
   // that of the descriptor of an operator that has none.
@@ -59,7 +56,7 @@ class OperatorWeights : public std::enable_shared_from_this<OperatorWeights> {
   // False if nothing is added. Codes always have a bias, which includes the bottom's zero point.
   bool has_bias() const { return source_.bias || folded_ || quantized(); }
   // The argument of the operator, or of Prepare.
-  const BlobBase& weights() const { return quantized() ? codes_.codes() : copy_.blob(); }
+  const BlobBase& weights() const { return *forms_.back().blob; }
   // Null if there is none, and for quantized types.
   DevicePtr bias() const { return has_bias() && !quantized() ? bias_.data() : DevicePtr{}; }
   // The memory of the bias; for quantized types that of bias and factors (QuantizedParameters). Null
@@ -79,9 +76,18 @@ class OperatorWeights : public std::enable_shared_from_this<OperatorWeights> {
   const std::vector<double>& scales() const { return codes_.scales(); }
 
  private:
+  // One form of the weights. Each is made from the one before it; the first one is the parameter.
+  struct Form {
+    const BlobBase* blob;
+    Derived* made_by = nullptr;  // null for the parameter
+    bool to_host = false;        // the next form is made on the host
+    bool keep = false;           // it is not freed when the next form is there
+    int64_t more = 0;            // bytes besides the blob, which are always kept: bias, factors
+  };
   class Remake;
-  // Of the folded weights or of the parameter, from which copy_ was converted.
-  void FreeSource();
+  // Whether Free frees memory of the form.
+  bool Frees(const Form& form) const;
+  void Free(const Form& form);
 
   Source source_;
   DataType type_;
@@ -89,6 +95,7 @@ class OperatorWeights : public std::enable_shared_from_this<OperatorWeights> {
   std::unique_ptr<PseudoWeights> pseudo_;
   ParameterCopy copy_, bias_;
   QuantizedParameters codes_;
+  std::vector<Form> forms_;
   CodeSum sum_;
   std::map<std::string, std::weak_ptr<PreparedWeights>> prepared_;  // by form
   std::shared_ptr<Remake> remake_;                                  // makes freed memory again

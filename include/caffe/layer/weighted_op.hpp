@@ -31,8 +31,6 @@ class WeightedOp {
   int64_t parameter_bytes() const;
   // Adds what Prepare allocates; may be called before it.
   void CountMemory(WorkMemory* memory) const;
-  // Of these, the prepared weights alone.
-  void CountPrepared(WorkMemory* memory) const;
   // Brings the weights up to date; call it before a forward, and for quantized types after
   // weights().SetRanges.
   void Prepare();

@@ -38,10 +38,14 @@ struct WorkRequest {
 
 // What works hold on their device, besides blobs and workspace, after Prepare.
 struct WorkMemory {
+  // Adds these bytes of derived weights, once for all works that share them.
+  void Add(const std::shared_ptr<const void>& owner, int64_t bytes) {
+    if (bytes > 0 && counted.insert(owner).second) derived += bytes;
+  }
+
   int64_t derived = 0;               // bytes of derived weights
   std::set<const BlobBase*> absent;  // parameters that the device need not hold
-  // Weights in `derived` that several works may share. They live on, so that no others get their
-  // addresses.
+  // Of the bytes in `derived`. The owners live on, so that no others get their addresses.
   std::set<std::shared_ptr<const void>> counted;
 };
 

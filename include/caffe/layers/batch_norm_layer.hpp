@@ -6,7 +6,6 @@
 #include "caffe/layer/channel_sums.hpp"
 #include "caffe/layer/code_affine.hpp"
 #include "caffe/layer/input_copy.hpp"
-#include "caffe/layer/layer.hpp"
 #include "caffe/memory/derived.hpp"
 
 namespace caffe {
@@ -29,9 +28,9 @@ class LayerRegistry;
 //   (0.999), eps (1e-5), fused_relu (false): y = max(y, 0).
 // Types: float kinds; with global statistics, quant8 and quant16 forward (CodeAffine), where y has a
 // range of its own. Blobs and statistics are float, double for double.
-class BatchNorm : public LayerBase {
+class BatchNorm : public CodedLayer {
  public:
-  using LayerBase::LayerBase;
+  using CodedLayer::CodedLayer;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void PrepareParameters() override;
@@ -45,7 +44,6 @@ class BatchNorm : public LayerBase {
   std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                  const BlobVec& top) override;
   LayerFacts Facts() const override;
-  void CountMemory(WorkMemory* memory) const override;
 
  private:
   class TrainingWork;

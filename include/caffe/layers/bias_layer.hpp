@@ -3,7 +3,6 @@
 #include "caffe/layer/broadcast.hpp"
 #include "caffe/layer/channel_sums.hpp"
 #include "caffe/layer/code_affine.hpp"
-#include "caffe/layer/layer.hpp"
 
 namespace caffe {
 
@@ -18,17 +17,15 @@ class LayerRegistry;
 //   (constant 0).
 // Types: float kinds; with a learned b, quant8 and quant16 forward (CodeAffine), where y has a range
 // of its own. A learned b is a master (float, double for double).
-class Bias : public LayerBase {
+class Bias : public CodedLayer {
  public:
-  using LayerBase::LayerBase;
+  using CodedLayer::CodedLayer;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
-  void PrepareParameters() override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
-  void CountMemory(WorkMemory* memory) const override;
 
  private:
   int axis_ = 0;  // of bottom 0, where b begins

@@ -8,7 +8,6 @@
 
 #include "caffe/layer/code_table.hpp"
 #include "caffe/layer/input_copy.hpp"
-#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 
 namespace caffe {
@@ -58,12 +57,11 @@ const std::vector<PointwiseRow>& PointwiseRows();
 // bottom 0, top 0: any shape, the same. In place allowed.
 // Types: float kinds; quant8 and quant16 forward, by a table of all codes (CodeTable), where y has a
 // range of its own.
-class Pointwise : public LayerBase {
+class Pointwise : public CodedLayer {
  public:
-  using LayerBase::LayerBase;
+  using CodedLayer::CodedLayer;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
-  void PrepareParameters() override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   LayerArrays Arrays(const BlobVec& bottom, const BlobVec& top) override {
     return {input_.Arrays(*bottom[0], *top[0], KeepsInput()), {}};
@@ -71,7 +69,6 @@ class Pointwise : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
-  void CountMemory(WorkMemory* memory) const override;
   const PointwiseFormula& formula() const { return formula_; }
 
  private:

@@ -3,7 +3,6 @@
 #include "caffe/layer/channel_sums.hpp"
 #include "caffe/layer/code_affine.hpp"
 #include "caffe/layer/input_copy.hpp"
-#include "caffe/layer/layer.hpp"
 
 namespace caffe {
 
@@ -17,12 +16,11 @@ class LayerRegistry;
 // prelu_param: filler (constant 0.25), channel_shared (false).
 // Types: float kinds; quant8 and quant16 forward (CodeSlopes), where y has a range of its own. Slopes
 // are masters (float, double for double).
-class PReLU : public LayerBase {
+class PReLU : public CodedLayer {
  public:
-  using LayerBase::LayerBase;
+  using CodedLayer::CodedLayer;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
-  void PrepareParameters() override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   LayerArrays Arrays(const BlobVec& bottom, const BlobVec& top) override {
     return {input_.Arrays(*bottom[0], *top[0], KeepsInput()), {}};
@@ -30,7 +28,6 @@ class PReLU : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
-  void CountMemory(WorkMemory* memory) const override;
 
  private:
   // Whether Backward reads the bottom's data.

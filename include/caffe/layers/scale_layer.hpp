@@ -4,7 +4,6 @@
 #include "caffe/layer/channel_sums.hpp"
 #include "caffe/layer/code_affine.hpp"
 #include "caffe/layer/input_copy.hpp"
-#include "caffe/layer/layer.hpp"
 
 namespace caffe {
 
@@ -21,12 +20,11 @@ class LayerRegistry;
 //   (1; -1 for all, 0 for one value), filler (constant 1).
 // Types: float kinds; with a learned s, quant8 and quant16 forward (CodeAffine), where y has a range
 // of its own. Learned blobs are masters (float, double for double).
-class Scale : public LayerBase {
+class Scale : public CodedLayer {
  public:
-  using LayerBase::LayerBase;
+  using CodedLayer::CodedLayer;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
-  void PrepareParameters() override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   LayerArrays Arrays(const BlobVec& bottom, const BlobVec& top) override {
     return {input_.Arrays(*bottom[0], *top[0], KeepsInput()), {}};
@@ -34,7 +32,6 @@ class Scale : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
-  void CountMemory(WorkMemory* memory) const override;
 
  private:
   // Whether Backward reads the bottom's data.

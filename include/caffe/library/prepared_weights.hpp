@@ -15,16 +15,16 @@ class PreparedWeights final : public Derived {
   PreparedWeights() = default;
   // `key`: of the form. The weights must outlive this.
   PreparedWeights(const BlobBase* weights, std::string key);
-  // By one of the operators that use them. Another library, which needs another form, may have
-  // replaced the first one.
-  bool Refresh(Operator* op);
+  // The next Refresh is by this one of the operators that use them. Another library, which needs
+  // another form, may have replaced the first one. Returns null if it uses the weights unchanged.
+  Derived* By(Operator* op);
   // Null if the operator uses the weights unchanged.
   DevicePtr data() const { return buffer_ ? buffer_->pointer() : DevicePtr{}; }
 
  private:
   void Build() override;
 
-  Operator* op_ = nullptr;  // of the current Refresh
+  Operator* op_ = nullptr;  // of the last By
   const BlobBase* weights_ = nullptr;
   std::string form_;
   const char* library_ = nullptr;

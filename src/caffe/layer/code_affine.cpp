@@ -14,22 +14,12 @@ namespace caffe {
 
 CodeAffine::CodeAffine(std::vector<const BlobBase*> sources, Function function, int64_t channels,
                        DataType type, Device* device, const std::string& name)
-    : Derived(std::move(sources)),
-      function_(std::move(function)),
-      channels_(channels),
-      name_(name) {
+    : Codes(std::move(sources)), function_(std::move(function)), channels_(channels), name_(name) {
   numbers_ = MakeBlob(kQuant8, device, {16 * channels}, name + ": factors of channels");
   const auto program =
       ProgramBuilder(device, "affine").Types(TypeTriple::Equal(type)).Body("quant/affine").Build();
   rows_ = program->CreateKernel("affine_codes_rows");
   columns_ = program->CreateKernel("affine_codes_columns");
-}
-
-void CodeAffine::SetRanges(const QuantRange& x, const QuantRange& y) {
-  x_ = x;
-  y_ = y;
-  const double key[] = {x.scale, static_cast<double>(x.zero), y.scale, static_cast<double>(y.zero)};
-  SetKey({reinterpret_cast<const char*>(key), sizeof(key)});
 }
 
 void CodeAffine::Build() {
@@ -76,17 +66,12 @@ void CodeAffine::Launch(const Broadcast& shape, KernelArgument x, KernelArgument
 
 CodeSlopes::CodeSlopes(const BlobBase* slopes, DataType type, Device* device,
                        const std::string& name)
-    : Derived({slopes}), slopes_(slopes), name_(name) {
+    : Codes({slopes}), slopes_(slopes), name_(name) {
   numbers_ = MakeBlob(kQuant8, device, {8 * slopes->count()}, name + ": factors of channels");
   const auto program =
       ProgramBuilder(device, "slopes").Types(TypeTriple::Equal(type)).Body("quant/slopes").Build();
   rows_ = program->CreateKernel("slope_codes_rows");
   columns_ = program->CreateKernel("slope_codes_columns");
-}
-
-void CodeSlopes::SetRanges(const QuantRange& x, const QuantRange& y) {
-  factor_ = x.scale / y.scale;
-  SetKey({reinterpret_cast<const char*>(&factor_), sizeof(factor_)});
 }
 
 void CodeSlopes::Build() {
@@ -95,7 +80,7 @@ void CodeSlopes::Build() {
   for (size_t c = 0; c < slopes.size(); ++c) {
     CAFFE_CHECK(std::isfinite(slopes[c]), name_, ": the slope ", slopes[c], " of channel ", c,
                 " must be finite in a quantized net");
-    const Requant factor = Requant::FromReal(std::abs(slopes[c]) * factor_);
+    const Requant factor = Requant::FromReal(std::abs(slopes[c]) * (x_.scale / y_.scale));
     multipliers.push_back(slopes[c] < 0 ? -factor.multiplier : factor.multiplier);
     shifts.push_back(factor.shift);
   }
@@ -108,7 +93,7 @@ void CodeSlopes::Build() {
 void CodeSlopes::Launch(const Broadcast& shape, KernelArgument x, KernelArgument y) const {
   const DevicePtr multipliers = numbers_->device_data(),
                   shifts = multipliers + 4 * slopes_->count();
-  const Requant positive = Requant::FromReal(factor_);
+  const Requant positive = Requant::FromReal(x_.scale / y_.scale);
   if (shape.columns()) {
     columns_->Launch({shape.outer, shape.channels},
                      {shape.outer, shape.channels, positive, x, multipliers, shifts, y});

@@ -10,14 +10,7 @@ namespace caffe {
 CodeTable::CodeTable(std::function<double(double)> function, DataType type, Device* device,
                      const std::string& name, std::unique_ptr<Kernel> kernel)
     : function_(std::move(function)), type_(type), kernel_(std::move(kernel)) {
-  table_ = MakeBlob(type, device, {type.info().code_max + 1}, name);
-}
-
-void CodeTable::SetRanges(const QuantRange& x, const QuantRange& y) {
-  x_ = x;
-  y_ = y;
-  const double key[] = {x.scale, static_cast<double>(x.zero), y.scale, static_cast<double>(y.zero)};
-  SetKey({reinterpret_cast<const char*>(key), sizeof(key)});
+  numbers_ = MakeBlob(type, device, {type.info().code_max + 1}, name);
 }
 
 void CodeTable::Build() {
@@ -26,14 +19,14 @@ void CodeTable::Build() {
     const double value = function_(x_.scale * (code - x_.zero));
     values.push_back(std::isnan(value) ? 0 : value);
   }
-  EncodeCodes(values.data(), table_->count(), y_, type_, table_->mutable_host_data());
-  table_->device_data();  // uploaded now, not in the forward that follows
+  EncodeCodes(values.data(), numbers_->count(), y_, type_, numbers_->mutable_host_data());
+  numbers_->device_data();  // uploaded now, not in the forward that follows
 }
 
 void CodeTable::Launch(const BlobBase& x, BlobBase* y) const {
   // Zero points are in the table: the kernel reads and writes whole codes.
   kernel_->Launch(x.count(),
-                  {x.count(), x.device_data(), table_->device_data(), y->mutable_device_data()});
+                  {x.count(), x.device_data(), numbers_->device_data(), y->mutable_device_data()});
 }
 
 }  // namespace caffe

@@ -1,8 +1,6 @@
 #include "caffe/layer/grouped_parts.hpp"
 
 #include <algorithm>
-#include <set>
-#include <string>
 #include <utility>
 
 #include "caffe/core/error.hpp"
@@ -39,16 +37,7 @@ int64_t GroupedParts::parameter_bytes() const {
 
 void GroupedParts::CountMemory(WorkMemory* memory) const {
   for (const auto& ops : ops_) {
-    std::set<std::string> forms;
-    for (size_t i = 0; i < ops.size(); ++i) {
-      const std::string form = ops[i]->op().prepared_form();
-      const bool own = form.empty() || forms.insert(form).second;
-      if (i == 0) {
-        ops[i]->CountMemory(memory);
-      } else if (own) {
-        memory->derived += ops[i]->op().prepared_bytes();
-      }
-    }
+    for (const auto& op : ops) op->CountMemory(memory);
   }
 }
 

@@ -109,8 +109,7 @@ void JointWeights::Refresh(bool forward_only) {
   }
   for (size_t g = 0; g < groups_.size(); ++g) {
     try {
-      groups_[g]->Refresh(forward_only);
-      if (slices_[g]->Refresh() && forward_only) groups_[g]->Free();
+      groups_[g]->Refresh(forward_only, slices_[g].get());
     } catch (const Error& error) {
       CAFFE_THROW("expert ", g, ": ", error.what());
     }

@@ -11,13 +11,8 @@ class OperatorWeights::Remake final : public SyncedMemory::Source {
  public:
   explicit Remake(OperatorWeights* weights) : weights_(weights) {}
   void Make(SyncedMemory* memory) override {
-    const OperatorWeights& w = *weights_;
-    if (w.folded_ && memory == w.folded_->weights().data_memory().get()) {
-      w.folded_->Rebuild();
-    } else if (w.quantized()) {
-      weights_->codes_.Rebuild();
-    } else {
-      weights_->copy_.Rebuild();
+    for (const Form& form : weights_->forms_) {
+      if (form.made_by && form.blob->data_memory().get() == memory) return form.made_by->Rebuild();
     }
   }
 
@@ -29,25 +24,32 @@ OperatorWeights::OperatorWeights(Source source, DataType type, Device* device)
     : source_(std::move(source)), type_(type), remake_(std::make_shared<Remake>(this)) {
   const BlobBase *weights = source_.weights, *bias = source_.bias;
   QuantizedParameters::Options quantizer = source_.quantizer;
-  if (!source_.maps.empty()) {
+  const bool folds = !source_.maps.empty(), pseudo = source_.pseudo && !quantized();
+  const bool on_host = folds || quantized();
+  forms_.push_back({.blob = weights, .to_host = on_host, .keep = on_host || pseudo});
+  if (folds) {
     folded_ = std::make_unique<FoldedWeights>(weights, bias, source_.layout, source_.maps);
     weights = &folded_->weights();
     bias = &folded_->bias();
     quantizer.limits.reset();
+    forms_.push_back({weights, folded_.get(), quantized(), pseudo, bias->bytes()});
   }
   if (quantized()) {
     codes_ =
         QuantizedParameters({weights, bias, source_.layout.channels, source_.layout.group,
                              source_.layout.outer, quantizer, source_.activation, source_.slopes},
                             type, device);
+    forms_.push_back({.blob = &codes_.codes(), .made_by = &codes_, .more = codes_.channel_bytes()});
     return;
   }
-  if (source_.pseudo) {
+  if (pseudo) {
     pseudo_ =
         std::make_unique<PseudoWeights>(weights, source_.layout, *source_.pseudo, type, device);
     weights = &pseudo_->blob();
+    forms_.push_back({.blob = weights, .made_by = pseudo_.get(), .keep = true});
   }
   copy_ = ParameterCopy(weights, type, device);
+  if (copy_.converts()) forms_.push_back({.blob = &copy_.blob(), .made_by = &copy_});
   if (bias) bias_ = ParameterCopy(bias, bias->type(), device);
 }
 
@@ -70,76 +72,47 @@ int64_t OperatorWeights::channel_bytes() const {
   return has_bias() ? bias_.blob().bytes() : 0;
 }
 
-void OperatorWeights::CountMemory(bool free_sources, bool prepared, WorkMemory* memory) const {
-  const bool on_host = source_.weights->device()->host_accessible();
-  const bool alone = source_.weights->data_memory().use_count() == 1;
-  const auto absent = [&](const BlobBase* blob) {
-    if (blob && !on_host) memory->absent.insert(blob);
+bool OperatorWeights::Frees(const Form& form) const {
+  // The parameter, if no other net reads it.
+  return !form.keep && (form.made_by || form.blob->data_memory().use_count() == 1);
+}
+
+void OperatorWeights::Free(const Form& form) {
+  if (!Frees(form)) return;
+  SyncedMemory& memory = *form.blob->data_memory();
+  form.made_by ? memory.FreeUntilAccess(remake_) : memory.FreeDeviceCopy();
+}
+
+void OperatorWeights::Refresh(bool forward_only, Derived* prepared) {
+  for (size_t i = 1; i < forms_.size(); ++i) {
+    if (forms_[i].made_by->Refresh() && forward_only) Free(forms_[i - 1]);
+  }
+  if (!quantized() && !copy_.converts()) copy_.Refresh();  // uploads what the operator reads
+  if (!quantized() && has_bias()) bias_.Refresh();
+  if (prepared && prepared->Refresh() && forward_only) Free(forms_.back());
+}
+
+void OperatorWeights::CountMemory(bool forward_only, bool prepared, WorkMemory* memory) const {
+  const bool one_memory = source_.weights->device()->host_accessible();
+  const auto absent = [&](const BlobBase* parameter) {
+    if (parameter && !one_memory) memory->absent.insert(parameter);
   };
-  if (folded_) {  // on the host
-    absent(source_.weights);
-    absent(source_.bias);
-    for (const Affine& map : source_.maps) {
-      for (const BlobBase* blob : map.sources) absent(blob);
+  if (forms_[0].to_host) absent(source_.bias);
+  for (const Affine& map : source_.maps) {
+    for (const BlobBase* blob : map.sources) absent(blob);
+  }
+  for (const Form& form : forms_) {
+    const bool last = &form == &forms_.back();
+    const bool freed = forward_only && (!last || prepared) && Frees(form);
+    if (!form.made_by) {  // the net counts parameters
+      if (form.to_host || freed) absent(form.blob);
+      continue;
     }
-  }
-  const bool frees = free_sources && prepared;
-  if (quantized()) {
-    const bool adopts = on_host && codes_.takes_stored_codes();
-    memory->derived += channel_bytes();
-    if (!frees && !adopts) memory->derived += codes_.codes().bytes();
-    if (folded_ && on_host) {
-      memory->derived += folded_->bias().bytes() + (free_sources ? 0 : folded_->weights().bytes());
-    }
-    absent(source_.weights);
-    absent(source_.bias);
-    return;
-  }
-  const bool converts = copy_.converts();
-  const bool adopts = converts && on_host && copy_.takes_stored();
-  // Steps of a recurrent layer share the copy.
-  if (converts && !frees && !adopts &&
-      memory->counted.emplace(weak_from_this().lock(), &copy_).second) {
-    memory->derived += copy_.blob().bytes();
-  }
-  if (pseudo_) memory->derived += pseudo_->blob().bytes();
-  const bool frees_source = free_sources && (converts || prepared);
-  if (folded_) {
-    memory->derived += folded_->bias().bytes();
-    if (!frees_source) memory->derived += folded_->weights().bytes();
-  } else if (frees_source && alone) {
-    absent(source_.weights);
-  }
-}
-
-void OperatorWeights::Refresh(bool free_sources) {
-  if (folded_) folded_->Refresh();
-  if (quantized()) {
-    if (codes_.Refresh() && free_sources && folded_) FreeSource();
-    return;
-  }
-  if (pseudo_) pseudo_->Refresh();
-  if (copy_.Refresh() && free_sources && copy_.converts()) FreeSource();
-  if (has_bias()) bias_.Refresh();
-}
-
-void OperatorWeights::FreeSource() {
-  if (pseudo_) {
-    // Stays: its source changes in training.
-  } else if (folded_) {
-    folded_->weights().data_memory()->FreeUntilAccess(remake_);
-  } else if (source_.weights->data_memory().use_count() == 1) {
-    source_.weights->data_memory()->FreeDeviceCopy();  // no other net reads it
-  }
-}
-
-void OperatorWeights::Free() {
-  if (quantized()) {
-    codes_.codes().data_memory()->FreeUntilAccess(remake_);
-  } else if (copy_.converts()) {
-    copy_.blob().data_memory()->FreeUntilAccess(remake_);
-  } else {
-    FreeSource();
+    if (form.to_host && !one_memory) continue;
+    const bool adopts =
+        last && one_memory && (quantized() ? codes_.takes_stored_codes() : copy_.takes_stored());
+    memory->Add({weak_from_this().lock(), form.made_by}, freed || adopts ? 0 : form.blob->bytes());
+    memory->Add({weak_from_this().lock(), form.blob}, form.more);
   }
 }
 

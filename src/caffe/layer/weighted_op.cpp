@@ -21,26 +21,13 @@ int64_t WeightedOp::parameter_bytes() const {
 }
 
 void WeightedOp::CountMemory(WorkMemory* memory) const {
-  const int64_t prepared = op().prepared_bytes();
-  CountPrepared(memory);
-  weights_->CountMemory(forward_only_, prepared > 0, memory);
-}
-
-void WeightedOp::CountPrepared(WorkMemory* memory) const {
-  // The works of a quantized layer have codes of their own.
-  const bool shares = !weights_->quantized() && !op().prepared_form().empty();
-  if (shares && !memory->counted.emplace(weights_, &weights_->weights()).second) return;
-  memory->derived += op().prepared_bytes();
+  memory->Add(prepared_, op().prepared_bytes());
+  weights_->CountMemory(forward_only_, op().prepared_bytes() > 0, memory);
 }
 
 void WeightedOp::Prepare() {
-  weights_->Refresh(forward_only_);
-  const bool prepared = prepared_->Refresh(&mutable_op());
-  if (FreesWeights()) {
-    if (prepared) weights_->Free();
-  } else {
-    weights_->weights().device_data();  // another operator may have freed them
-  }
+  weights_->Refresh(forward_only_, prepared_->By(&mutable_op()));
+  if (!FreesWeights()) weights_->weights().device_data();  // another operator may have freed them
 }
 
 DevicePtr WeightedOp::ForwardWeights() const {

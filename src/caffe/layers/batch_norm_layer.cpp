@@ -42,6 +42,7 @@ void BatchNorm::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
                 "; set use_global_stats, or give the layer a float type");
     codes_ = CodeAffine({blobs_[0].get(), blobs_[1].get(), blobs_[2].get()}, GlobalAffine(),
                         channels_, types().compute, device(), Where());
+    UseCodes(&codes_);
     return;
   }
   PlaceBlob(&mean_, master_type(), device(), {channels_}, name() + " mean");
@@ -84,16 +85,7 @@ void BatchNorm::Reshape(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void BatchNorm::PrepareParameters() {
-  if (types().compute.is_quantized()) {
-    codes_.SetRanges(BottomRange(0), TopRange(0));
-    codes_.Refresh();
-    return;
-  }
-  if (!global_) {
-    for (auto& blob : blobs_)
-      blob->device_data();  // uploads a stale device copy now, not in the forward
-    return;
-  }
+  if (!global_ || types().compute.is_quantized()) return CodedLayer::PrepareParameters();
   global_statistics_.Refresh();
 }
 
@@ -277,11 +269,6 @@ CodeAffine::Function BatchNorm::GlobalAffine() const {
       shift->push_back(-means[c] * factor * scale->back());
     }
   };
-}
-
-void BatchNorm::CountMemory(WorkMemory* memory) const {
-  memory->derived += codes_.bytes();
-  if (types().compute.is_quantized()) NoteHostParameters(memory);
 }
 
 LayerFacts BatchNorm::Facts() const {

@@ -3,7 +3,6 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
-#include "caffe/layer/work.hpp"
 
 namespace caffe {
 namespace {
@@ -31,6 +30,7 @@ void Bias::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
                 types().name(), "; use an Eltwise layer, or give the layer a float type");
     codes_ = CodeAffine({blobs_[0].get()}, AffineOf(blobs_[0].get()), blobs_[0]->count(),
                         types().compute, device(), Where());
+    UseCodes(&codes_);
     return;
   }
   const TypeTriple triple{type, types().in, type};
@@ -48,16 +48,6 @@ void Bias::Reshape(const BlobVec& bottom, const BlobVec& top) {
     sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, phase() == TRAIN);
   }
   top[0]->ReshapeLike(*bottom[0]);
-}
-
-void Bias::PrepareParameters() {
-  if (types().compute.is_quantized()) {
-    codes_.SetRanges(BottomRange(0), TopRange(0));
-    codes_.Refresh();
-    return;
-  }
-  for (auto& blob : blobs_)
-    blob->device_data();  // uploads a stale device copy now, not in the forward
 }
 
 void Bias::Forward(const BlobVec& bottom, const BlobVec& top) {
@@ -85,11 +75,6 @@ void Bias::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
   // The diffs may share memory even if the data do not.
   const DevicePtr from = top[0]->device_diff(), to = bottom[0]->mutable_device_diff();
   if (!(from == to)) device()->Copy(to, from, bottom[0]->bytes());
-}
-
-void Bias::CountMemory(WorkMemory* memory) const {
-  memory->derived += codes_.bytes();
-  if (types().compute.is_quantized()) NoteHostParameters(memory);
 }
 
 LayerFacts Bias::Facts() const {

@@ -144,7 +144,7 @@ void InnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propaga
       if (!prepared_data_) {
         prepared_data_ = weights.Prepared(*backward_data_, backward_data_->descriptor().key());
       }
-      prepared_data_->Refresh(backward_data_.get());
+      prepared_data_->By(backward_data_.get())->Refresh();
       product.prepared = prepared_data_->data();
     }
     workspace().Next();

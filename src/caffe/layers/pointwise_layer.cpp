@@ -5,7 +5,6 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
-#include "caffe/layer/work.hpp"
 
 namespace caffe {
 
@@ -21,6 +20,7 @@ void Pointwise::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   if (types().compute.is_quantized()) {
     table_ = CodeTable(formula_.value, types().compute, device(), name() + " table",
                        MakeKernel("neuron/look_up", "look_up"));
+    UseCodes(&table_);
     return;
   }
   forward_ = MakeKernel(body, formula_.forward.empty() ? file + "_forward" : formula_.forward);
@@ -32,12 +32,6 @@ void Pointwise::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 
 void Pointwise::Reshape(const BlobVec& bottom, const BlobVec& top) {
   top[0]->ReshapeLike(*bottom[0]);
-}
-
-void Pointwise::PrepareParameters() {
-  if (!types().compute.is_quantized()) return;
-  table_.SetRanges(BottomRange(0), TopRange(0));
-  table_.Refresh();
 }
 
 void Pointwise::Forward(const BlobVec& bottom, const BlobVec& top) {
@@ -67,8 +61,6 @@ void Pointwise::Backward(const BlobVec& top, const std::vector<bool>& propagate_
   arguments.append(constants.begin(), constants.end());
   backward_->Launch(count, arguments);
 }
-
-void Pointwise::CountMemory(WorkMemory* memory) const { memory->derived += table_.bytes(); }
 
 LayerFacts Pointwise::Facts() const {
   LayerFacts facts;

@@ -3,7 +3,6 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
-#include "caffe/layer/work.hpp"
 
 namespace caffe {
 
@@ -20,6 +19,7 @@ void PReLU::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   input_.SetDevice(device());
   if (this->types().compute.is_quantized()) {
     codes_ = CodeSlopes(blobs_[0].get(), this->types().compute, device(), Where());
+    UseCodes(&codes_);
     return;
   }
   const TypeTriple types{master_type(), this->types().in, master_type()};
@@ -46,15 +46,6 @@ void PReLU::Reshape(const BlobVec& bottom, const BlobVec& top) {
   }
   if (types().compute.is_float()) sums_.Reshape(outer_, channels_, inner_, phase() == TRAIN);
   top[0]->ReshapeLike(*bottom[0]);
-}
-
-void PReLU::PrepareParameters() {
-  if (types().compute.is_quantized()) {
-    codes_.SetRanges(BottomRange(0), TopRange(0));
-    codes_.Refresh();
-    return;
-  }
-  blobs_[0]->device_data();  // uploads a stale device copy now, not in the forward
 }
 
 void PReLU::Forward(const BlobVec& bottom, const BlobVec& top) {
@@ -90,11 +81,6 @@ void PReLU::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
     const int64_t rows = outer_ * channels_;
     backward_rows_->Launch({rows, inner_}, {rows, inner_, channels_, x, slope, y_diff, x_diff});
   }
-}
-
-void PReLU::CountMemory(WorkMemory* memory) const {
-  memory->derived += codes_.bytes();
-  if (types().compute.is_quantized()) NoteHostParameters(memory);
 }
 
 LayerFacts PReLU::Facts() const {

@@ -5,7 +5,6 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
-#include "caffe/layer/work.hpp"
 
 namespace caffe {
 namespace {
@@ -43,6 +42,7 @@ void Scale::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
     for (const auto& blob : blobs_) sources.push_back(blob.get());
     codes_ = CodeAffine(sources, AffineOf(sources), blobs_[0]->count(), types().compute, device(),
                         Where());
+    UseCodes(&codes_);
     return;
   }
   const DataType type = learned_ ? master_type() : types().in;
@@ -74,16 +74,6 @@ void Scale::Reshape(const BlobVec& bottom, const BlobVec& top) {
   if (bias_index_ < 0) return;
   bias_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
   if (learned_) both_sums_.Reshape(shape_.outer, shape_.channels, shape_.inner, trains);
-}
-
-void Scale::PrepareParameters() {
-  if (types().compute.is_quantized()) {
-    codes_.SetRanges(BottomRange(0), TopRange(0));
-    codes_.Refresh();
-    return;
-  }
-  for (auto& blob : blobs_)
-    blob->device_data();  // uploads a stale device copy now, not in the forward
 }
 
 void Scale::Multiply(const BlobBase& s, KernelArgument x, KernelArgument y) {
@@ -138,11 +128,6 @@ void Scale::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
   if (propagate_down[0]) {
     Multiply(learned_ ? *blobs_[0] : *bottom[1], top[0]->Diff(), bottom[0]->MutableDiff());
   }
-}
-
-void Scale::CountMemory(WorkMemory* memory) const {
-  memory->derived += codes_.bytes();
-  if (types().compute.is_quantized()) NoteHostParameters(memory);
 }
 
 LayerFacts Scale::Facts() const {

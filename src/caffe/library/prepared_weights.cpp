@@ -7,21 +7,18 @@ namespace caffe {
 PreparedWeights::PreparedWeights(const BlobBase* weights, std::string key)
     : Derived({weights}), weights_(weights), form_(std::move(key)) {}
 
-bool PreparedWeights::Refresh(Operator* op) {
+Derived* PreparedWeights::By(Operator* op) {
   op_ = op;
   if (op->library() != library_) {
     library_ = op->library();
     SetKey(form_ + " " + library_);
+    buffer_.reset();
   }
-  return Derived::Refresh();
+  return op->prepared_bytes() > 0 ? this : nullptr;
 }
 
 void PreparedWeights::Build() {
   const int64_t bytes = op_->prepared_bytes();
-  if (bytes == 0) {
-    buffer_.reset();
-    return;
-  }
   if (!buffer_ || buffer_->bytes() != bytes || buffer_->device() != weights_->device()) {
     buffer_.reset();
     buffer_ = std::make_unique<DeviceBuffer>(
