@@ -24,25 +24,27 @@ void CheckParamCount(const LayerBase& layer, size_t blobs) {
 
 }  // namespace
 
-void NetBuilder::AppendParameters(int node) {
-  const std::shared_ptr<LayerBase> layer = wiring_.nodes[node].layer;
-  const int count = static_cast<int>(layer->blobs().size());
-  CheckParamCount(*layer, layer->blobs().size());
+std::vector<int> NetBuilder::AppendLearnable(int index) {
+  Node& node = wiring_.nodes[index];
+  std::vector<int> ids;
   bool replaced = false;
-  for (int i = 0; i < count; ++i) {
-    const ParamSpec spec = SpecOf({node, i});
-    wiring_.learnable_ids.push_back(Learnable(layer.get(), i, spec, &replaced));
-    wiring_.parameters.push_back(layer->blobs()[i]);
-    wiring_.nodes[node].lr_mult.push_back(spec.lr_mult());
+  for (int i = 0; i < static_cast<int>(node.layer->blobs().size()); ++i) {
+    const ParamSpec spec = SpecOf({index, i});
+    ids.push_back(Learnable(node.layer.get(), i, spec, &replaced));
+    node.lr_mult.push_back(spec.lr_mult());
   }
-  SetUpAgain(node, replaced);
+  if (replaced) {  // the layer sets itself up again with the blobs that it has now, as after a move
+    InLayer(*node.layer, [&] { node.layer->MoveToDevice(device_, node.bottom, node.top); });
+  }
+  return ids;
 }
 
-// The layer sets itself up again with the blobs that it has now, as after a move.
-void NetBuilder::SetUpAgain(int index, bool replaced) {
-  if (!replaced) return;
-  const Node& node = wiring_.nodes[index];
-  InLayer(*node.layer, [&] { node.layer->MoveToDevice(device_, node.bottom, node.top); });
+void NetBuilder::AppendParameters(int node) {
+  const auto& blobs = wiring_.nodes[node].layer->blobs();
+  CheckParamCount(*wiring_.nodes[node].layer, blobs.size());
+  const std::vector<int> ids = AppendLearnable(node);
+  wiring_.learnable_ids.insert(wiring_.learnable_ids.end(), ids.begin(), ids.end());
+  wiring_.parameters.insert(wiring_.parameters.end(), blobs.begin(), blobs.end());
 }
 
 int NetBuilder::Learnable(LayerBase* layer, int index, const ParamSpec& spec, bool* replaced) {
@@ -167,14 +169,8 @@ void NetBuilder::AppendNestedParameters(int begin) {
   std::map<Slot, int> ids;  // of the blobs, in Wiring::learnable
   for (int n = begin; n < last; ++n) {
     if (wiring_.nodes[n].composite) continue;
-    const std::shared_ptr<LayerBase> layer = wiring_.nodes[n].layer;
-    bool replaced = false;
-    for (int i = 0; i < static_cast<int>(layer->blobs().size()); ++i) {
-      const ParamSpec spec = SpecOf({n, i});
-      ids[{n, i}] = Learnable(layer.get(), i, spec, &replaced);
-      wiring_.nodes[n].lr_mult.push_back(spec.lr_mult());
-    }
-    SetUpAgain(n, replaced);
+    const std::vector<int> own = AppendLearnable(n);
+    for (int i = 0; i < static_cast<int>(own.size()); ++i) ids[{n, i}] = own[i];
   }
   OrderLearnable(*wiring_.nodes[last].layer, slots_.at(last), first, &ids);
   for (int n = begin; n <= last; ++n) {

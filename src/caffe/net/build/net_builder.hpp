@@ -89,8 +89,9 @@ class NetBuilder {
   // Applies the param entries of a composite layer to its blobs, and to those of the nodes from
   // `begin` on that are shared with them.
   void ChangeSpecs(const LayerBase& layer, const std::vector<Slot>& slots, int begin);
+  // Makes the blobs of the node's layer learnable; returns their indices in Wiring::learnable.
+  std::vector<int> AppendLearnable(int node);
   void AppendParameters(int node);
-  void SetUpAgain(int node, bool replaced);
   // Makes the nested parameters from node `begin` on parameters of the net, in the order of the last
   // node, which is the composite layer that encloses them.
   void AppendNestedParameters(int begin);

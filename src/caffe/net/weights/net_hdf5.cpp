@@ -22,15 +22,9 @@ bool HasValues(const BlobProto& blob) { return blob.has_shape() || HasData(blob)
 
 void RemoveSharedParameters(const Wiring& wiring, NetParameter* net) {
   std::set<int> written;  // in Wiring::learnable
-  size_t parameter = 0;
-  for (size_t i = 0; i < wiring.layers.size(); ++i) {
-    LayerParameter* layer = net->mutable_layer(static_cast<int>(i));
-    for (size_t b = 0; b < wiring.layers[i]->blobs().size(); ++b) {
-      if (!written.insert(wiring.learnable_ids[parameter++]).second) {
-        layer->mutable_blobs(static_cast<int>(b))->Clear();
-      }
-    }
-  }
+  ForEachParameter(wiring, [&](int layer, int b, int id) {
+    if (!written.insert(id).second) net->mutable_layer(layer)->mutable_blobs(b)->Clear();
+  });
 }
 
 void CheckHdf5Names(const Wiring& wiring) {
@@ -98,16 +92,13 @@ NetParameter ReadHdf5Weights(const Wiring& wiring, const std::string& path) {
   }
   std::map<int, const BlobProto*> owners;  // with values; by the index in Wiring::learnable
   const auto each = [&](const auto& visit) {
-    size_t parameter = 0;
-    for (size_t i = 0; i < wiring.layers.size(); ++i) {
+    ForEachParameter(wiring, [&](int i, int b, int id) {
       const auto found = layers.find(wiring.layer_names[i]);
-      for (size_t b = 0; b < wiring.layers[i]->blobs().size(); ++b, ++parameter) {
-        if (found == layers.end()) continue;  // all of its parameters may be shared ones
-        LayerParameter& layer = *found->second;
-        while (layer.blobs_size() <= static_cast<int>(b)) layer.add_blobs();
-        visit(*wiring.layers[i], static_cast<int>(b), wiring.learnable_ids[parameter], &layer);
-      }
-    }
+      if (found == layers.end()) return;  // all of its parameters may be shared ones
+      LayerParameter& layer = *found->second;
+      while (layer.blobs_size() <= b) layer.add_blobs();
+      visit(*wiring.layers[i], b, id, &layer);
+    });
   };
   each([&](const LayerBase&, int b, int id, LayerParameter* layer) {
     const BlobProto& blob = layer->blobs(b);

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <map>
+#include <set>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/core/near_name.hpp"
+#include "caffe/core/repeated_names.hpp"
 #include "caffe/core/sha256.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/hdf5_file.hpp"
@@ -62,29 +63,6 @@ void ReadStored(const WeightsFile& file, int index, bool map, BlobBase* target) 
   }
 }
 
-// Layers are found by name. If several have one name, the first of the file or net matches the
-// first of this net, and so on.
-class Namesakes {
- public:
-  explicit Namesakes(const Wiring& net) {
-    for (size_t i = 0; i < net.layers.size(); ++i) {
-      layers_[net.layer_names[i]].push_back(static_cast<int>(i));
-    }
-  }
-  // The index of a layer; -1, with a log line, if there are no more layers of this name.
-  int Next(const std::string& name) {
-    const auto found = layers_.find(name);
-    const size_t place = given_[name]++;
-    if (found != layers_.end() && place < found->second.size()) return found->second[place];
-    log::Info("Ignoring source layer " + name);
-    return -1;
-  }
-
- private:
-  std::map<std::string, std::vector<int>> layers_;
-  std::map<std::string, size_t> given_;
-};
-
 // A hash that any change of one element changes; several times faster than SHA-256.
 uint64_t HashOf(const void* data, size_t bytes) {
   constexpr uint64_t kFactor = 0x9E3779B97F4A7C15u;
@@ -130,12 +108,14 @@ std::string SolverStateAdvice(const std::string& path, bool hdf5) {
 }  // namespace
 
 void ShareWeights(const Wiring& net, const Wiring& other) {
-  Namesakes namesakes(net);
+  const std::vector<int> matches = MatchInOrder(other.layer_names, net.layer_names);
   for (size_t i = 0; i < other.layers.size(); ++i) {
     const std::string& name = other.layer_names[i];
-    const int layer = namesakes.Next(name);
-    if (layer < 0) continue;
-    auto& targets = net.layers[layer]->blobs();
+    if (matches[i] < 0) {
+      log::Info("Ignoring source layer " + name);
+      continue;
+    }
+    auto& targets = net.layers[matches[i]]->blobs();
     auto& sources = other.layers[i]->blobs();
     CAFFE_CHECK(targets.size() == sources.size(), "layer '", name, "' has ", targets.size(),
                 " parameters here and ", sources.size(), " in net ", other.name);
@@ -193,23 +173,25 @@ FoundWeights FindSources(const Wiring& net, const WeightsSource& trained,
                          const PackedReader& reader) {
   FoundWeights found;
   int index = 0;
-  Namesakes namesakes(net);
   const std::vector<std::string> names = UniqueLayerNames(*trained.net);
+  std::vector<std::string> given;
+  for (const LayerParameter& layer : trained.net->layer()) given.push_back(layer.name());
+  const std::vector<int> matches = MatchInOrder(given, net.layer_names);
   for (int l = 0; l < trained.net->layer_size(); ++l) {
     const LayerParameter& source = trained.net->layer(l);
     const int first = index;
     index += source.blobs_size();
-    const int place = namesakes.Next(source.name());
-    if (place < 0) {
+    if (matches[l] < 0) {
+      log::Info("Ignoring source layer " + source.name());
       if (source.blobs_size() > 0) found.surplus.push_back(&source);
       continue;
     }
-    LayerBase* layer = net.layers[place].get();
+    LayerBase* layer = net.layers[matches[l]].get();
     const size_t targets = layer->blobs().size();
     CAFFE_CHECK(static_cast<int>(targets) == source.blobs_size(), "layer '", source.name(),
                 "' has ", targets, " parameters, but the file has ", source.blobs_size(),
                 " for it; rename the layer to skip them");
-    if (targets > 0) found.layers.push_back(place);
+    if (targets > 0) found.layers.push_back(matches[l]);
     for (int b = 0; b < source.blobs_size(); ++b) {
       const BlobProto& blob = source.blobs(b);
       const int64_t packed = reader.Elements(blob, first + b);
@@ -250,28 +232,18 @@ void CopyParameters(const WeightsSource& trained, const PackedReader& reader, bo
 
 // The layers with a parameter that no source gives, neither to them nor to a layer that shares it.
 std::vector<int> LayersWithout(const Wiring& net, const std::vector<FoundWeights>& sources) {
-  std::vector<size_t> begins;  // of each layer's parameters in Wiring::parameters
-  size_t parameters = 0;
-  for (const auto& layer : net.layers) {
-    begins.push_back(parameters);
-    parameters += layer->blobs().size();
-  }
-  const auto each = [&](int layer, const auto& visit) {
-    for (size_t b = 0; b < net.layers[layer]->blobs().size(); ++b) {
-      visit(net.learnable_ids[begins[layer] + b]);
-    }
-  };
-  std::vector<bool> given(net.learnable.size(), false);
+  std::set<int> takers, missing;
   for (const FoundWeights& source : sources) {
-    for (const int layer : source.layers) each(layer, [&](int id) { given[id] = true; });
+    takers.insert(source.layers.begin(), source.layers.end());
   }
-  std::vector<int> missing;
-  for (int layer = 0; layer < static_cast<int>(net.layers.size()); ++layer) {
-    bool complete = true;
-    each(layer, [&](int id) { complete = complete && given[id]; });
-    if (!complete) missing.push_back(layer);
-  }
-  return missing;
+  std::vector<bool> given(net.learnable.size(), false);
+  ForEachParameter(net, [&](int layer, int, int id) {
+    if (takers.contains(layer)) given[id] = true;
+  });
+  ForEachParameter(net, [&](int layer, int, int id) {
+    if (!given[id]) missing.insert(layer);
+  });
+  return {missing.begin(), missing.end()};
 }
 
 bool SameShapes(const LayerBase& layer, const LayerParameter& source) {

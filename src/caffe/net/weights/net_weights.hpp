@@ -39,6 +39,16 @@ enum class Narrow { kAsStored, kAsFloat };
 // codes to its quantizers.
 void WriteWeights(const Wiring& net, NetParameter* parameter, Narrow narrow, bool write_diff);
 
+// Calls visit(layer, parameter, id) for each parameter of Wiring::layers; `id`: of learnable_ids.
+template <class Visit> void ForEachParameter(const Wiring& net, const Visit& visit) {
+  size_t next = 0;
+  for (size_t i = 0; i < net.layers.size(); ++i) {
+    for (size_t b = 0; b < net.layers[i]->blobs().size(); ++b) {
+      visit(static_cast<int>(i), static_cast<int>(b), net.learnable_ids[next++]);
+    }
+  }
+}
+
 NetParameter ReadHdf5Weights(const Wiring& net, const std::string& path);
 // Removes what an HDF5 file omits: a shared parameter is at its owner only. The layers of
 // `parameter` must be the net's.

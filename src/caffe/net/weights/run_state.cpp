@@ -1,11 +1,11 @@
 #include "run_state.hpp"
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "caffe.pb.h"
 #include "caffe/core/log.hpp"
+#include "caffe/core/repeated_names.hpp"
 
 namespace caffe {
 
@@ -20,19 +20,22 @@ void WriteRunState(const Wiring& net, NetRunState* state) {
 }
 
 void ReadRunState(const Wiring& net, const NetRunState& state) {
-  std::map<std::string, std::vector<LayerBase*>> layers;
+  std::vector<LayerBase*> layers;
+  std::vector<std::string> names, given;
   for (const Node& node : net.nodes) {
-    if (!node.added()) layers[node.layer->name()].push_back(node.layer.get());
+    if (node.added()) continue;
+    layers.push_back(node.layer.get());
+    names.push_back(node.layer->name());
   }
-  std::map<std::string, size_t> given;
-  for (const LayerRunState& one : state.layer()) {
-    const std::vector<LayerBase*>& namesakes = layers[one.name()];
-    const size_t place = given[one.name()]++;
-    if (place >= namesakes.size()) {
-      log::Info(Concat("Ignoring the position of layer ", one.name(), ": ", net.name, " has none"));
-      continue;
+  for (const LayerRunState& one : state.layer()) given.push_back(one.name());
+  const std::vector<int> matches = MatchInOrder(given, names);
+  for (size_t i = 0; i < given.size(); ++i) {
+    const LayerRunState& one = state.layer(static_cast<int>(i));
+    if (matches[i] < 0) {
+      log::Info(Concat("Ignoring the position of layer ", given[i], ": ", net.name, " has none"));
+    } else {
+      layers[matches[i]]->SetRunState(one.seed(), {one.value().begin(), one.value().end()});
     }
-    namesakes[place]->SetRunState(one.seed(), {one.value().begin(), one.value().end()});
   }
 }
 
