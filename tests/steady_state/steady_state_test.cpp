@@ -63,6 +63,7 @@ void* operator new(size_t bytes, std::align_val_t alignment) {
   return AllocateOrThrow(bytes, static_cast<size_t>(alignment));
 }
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Allocate(bytes, 1); }
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return Allocate(bytes, 1); }
 void* operator new(size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   return Allocate(bytes, static_cast<size_t>(alignment));
 }
@@ -78,7 +79,10 @@ extern "C" __attribute__((visibility("default"))) int posix_memalign(void** memo
                                                                      size_t alignment,
                                                                      size_t bytes) noexcept {
   using Allocate = int (*)(void**, size_t, size_t);
-  static const auto allocate = reinterpret_cast<Allocate>(dlsym(RTLD_NEXT, "posix_memalign"));
+  // The address sanitizer frees only what its own function allocates.
+  static void* const sanitizer = dlsym(RTLD_DEFAULT, "__interceptor_posix_memalign");
+  static const auto allocate =
+      reinterpret_cast<Allocate>(sanitizer ? sanitizer : dlsym(RTLD_NEXT, "posix_memalign"));
   if (IsOurs()) ++allocations;
   NoteOneDnn(bytes);
   return allocate(memory, alignment, bytes);
