@@ -131,6 +131,30 @@ TEST_P(TrainingLayoutsTest, AStepComputesWhatItsLayersComputeInCOrder) {
   }
 }
 
+// SqueezeNet has blobs that exist in kNHWC alone, Splits and Concats.
+TEST_P(TrainingLayoutsTest, TheAllocatorAgreesWithThePrediction) {
+  Device* const device = GetParam().device;
+  if (GetParam().type != kFloat || CompilesSlowly(*device)) return;
+  NetParameter given, parameter;
+  ReadTextProto(Concat(CAFFE_SOURCE_DIR, "/models/squeezenet/train_val.prototxt"), &given);
+  ParseTextProto(InputText("data", {2, 3, 227, 227}) + InputText("label", {2}), "inputs",
+                 &parameter);
+  for (const LayerParameter& layer : given.layer()) {
+    if (layer.type() != "Data") *parameter.add_layer() = layer;
+  }
+  const int64_t before = device->bytes_in_use();
+  const auto net = Make(parameter.DebugString());
+  const MemoryNeeds needs = net->memory_needs();
+  TrainingPass(net.get());
+  device->ReleaseCache();
+  device->ResetPeak();
+  TrainingPass(net.get());
+  const double used = static_cast<double>(device->bytes_peak() - before);
+  EXPECT_NEAR(used, static_cast<double>(needs.total()), 0.02 * static_cast<double>(needs.total()))
+      << needs.ToString() << "; after a pass " << net->memory_needs().ToString()
+      << Layouts(net.get());
+}
+
 // Compares the gradients with differences of the loss.
 TEST_P(TrainingLayoutsTest, GradientsAreDerivatives) {
   if (GetParam().type != kDouble) return;

@@ -13,6 +13,24 @@ std::string MemoryNeeds::ToString() const {
                 " for derived weights, ", workspace, " for the workspace");
 }
 
+namespace {
+
+// Whether each blob has a diff in a backward pass layer by layer.
+std::vector<bool> DiffsByLayer(const Wiring& wiring, const Gradients& gradients) {
+  std::vector<bool> has(wiring.blobs.size(), false);
+  for (int n = 0; n <= wiring.last_node(); ++n) {
+    const Node& node = wiring.nodes[n];
+    if (!gradients.needed(n)) continue;
+    for (const int id : node.top_ids) has[id] = true;
+    for (size_t b = 0; b < node.bottom_ids.size(); ++b) {
+      if (gradients.bottoms(n)[b]) has[node.bottom_ids[b]] = true;
+    }
+  }
+  return has;
+}
+
+}  // namespace
+
 MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const Plan& plan,
                         const ArrayBlobs& blobs, const ActivationArena* arena,
                         const WorkMemory& works, const StepWorkspaces& workspaces, bool backward) {
@@ -24,12 +42,13 @@ MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const 
   for (const std::vector<int>& unwritten : UnwrittenBlobs(wiring, plan)) {
     for (int id : unwritten) seen.insert(wiring.blobs[id]->data_memory().get());
   }
+  std::vector<bool> gradient(wiring.blobs.size(), false);  // blobs with a diff in C order
   if (!arena) {
+    if (backward) gradient = DiffsByLayer(wiring, gradients);
     for (int i = 0; i < plan.arrays.size(); ++i) {
       needs.data += plan.arrays[i].in_c_order() ? 0 : blobs[i]->bytes();
     }
-  }
-  if (arena) {
+  } else {
     ActivationArena planned(wiring, arena->arrays());  // the arena itself changes only in a forward
     if (planned.arrays().training) {
       planned.Update();
@@ -46,11 +65,16 @@ MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const 
     for (int i = 0; i < planned.arrays().arrays.size(); ++i) {
       const SyncedMemory& memory = *planned.Memory(i);
       const Array& one = planned.arrays().arrays[i];
+      const bool diff = one.kind == Array::Kind::kDiff;
       if (planned.Holds(i)) {
         seen.insert(&memory);
-      } else if (!one.in_c_order() && seen.insert(&memory).second) {
-        (one.scratch || one.kind == Array::Kind::kDiff ? needs.diffs : needs.data) +=
-            memory.bytes();
+      } else if (!planned.Uses(i)) {
+        continue;
+      } else if (!one.in_c_order()) {
+        if (!seen.insert(&memory).second) continue;
+        (one.scratch || diff ? needs.diffs : needs.data) += memory.bytes();
+      } else if (diff) {
+        gradient[one.blob] = true;
       }
     }
   }
@@ -61,23 +85,6 @@ MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const 
       *diffs += blob.bytes();
     }
   };
-  std::vector<bool> gradient(wiring.blobs.size(), false);
-  for (size_t n = 0; n < wiring.nodes.size(); ++n) {
-    const Node& node = wiring.nodes[n];
-    if (!backward || !gradients.needed(static_cast<int>(n))) continue;
-    for (int id : node.top_ids) gradient[id] = true;
-    for (size_t b = 0; b < node.bottom_ids.size(); ++b) {
-      if (gradients.bottoms(static_cast<int>(n))[b]) gradient[node.bottom_ids[b]] = true;
-    }
-  }
-  // Diffs between the nodes of a step that trains are not computed.
-  for (const Step& step : plan.steps) {
-    if (!step.trains()) continue;
-    const std::vector<int>& tops = wiring.nodes[step.nodes.back()].top_ids;
-    for (int id : HiddenBlobs(wiring, step)) {
-      if (std::find(tops.begin(), tops.end(), id) == tops.end()) gradient[id] = false;
-    }
-  }
   for (size_t id = 0; id < wiring.blobs.size(); ++id) {
     count(*wiring.blobs[id], gradient[id], &needs.data, &needs.diffs);
   }

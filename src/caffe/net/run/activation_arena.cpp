@@ -461,4 +461,9 @@ bool ActivationArena::Holds(int array) const {
   return plan_.offsets[root] != MemoryPlan::kOwn;
 }
 
+bool ActivationArena::Uses(int array) const {
+  const size_t root = static_cast<size_t>(root_[array]);
+  return first_[root] >= 0 || first_[seen_.size() + root] >= 0;
+}
+
 }  // namespace caffe

@@ -84,6 +84,8 @@ class ActivationArena {
   uint64_t plans() const { return plans_; }
   // Whether the array lies in the arena.
   bool Holds(int array) const;
+  // Whether a step of the passes reads or writes the array's memory.
+  bool Uses(int array) const;
 
  private:
   struct Seen {
