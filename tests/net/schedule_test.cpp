@@ -40,6 +40,28 @@ TEST(ScheduleTest, AWholeForwardRunsTheStepsInTheirOrder) {
             "end of forward\n");
 }
 
+TEST(ScheduleTest, AStepAndItsConversionsAreOneToObservers) {
+  Plan plan = FusedPlan();
+  plan.steps.insert(plan.steps.begin() + 2, Step::Conversion(1, 5, 2));
+  plan.steps.insert(plan.steps.begin() + 1, Step::Conversion(1, 0, 5));
+  const Schedule schedule = ScheduleMaker(plan, kReplays, nullptr).Forward({}, 0, 4);
+  EXPECT_EQ(Text(schedule),
+            "step 0 data, not replayed\n"
+            "convert 1 conv\n"
+            "step 2 conv\n"
+            "convert 3 conv\n"
+            "step 4 ip\n"
+            "step 5 loss\n"
+            "end of forward\n");
+  std::string seen;
+  for (const Action& action : schedule.actions) {
+    if (action.node < 0) continue;
+    if (action.begins) seen += "(" + kNames[action.node];
+    if (action.ends) seen += ")";
+  }
+  EXPECT_EQ(seen, "(data)(conv)(ip)(loss)");
+}
+
 TEST(ScheduleTest, APartOfAForwardIsPrecededByTheNodesFromWhichItReads) {
   const Plan plan = PlanByLayer();
   EXPECT_EQ(Text(ScheduleMaker(plan, kReplays, nullptr).Forward({0, 1}, 3, 3)),

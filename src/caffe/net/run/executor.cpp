@@ -87,7 +87,7 @@ void Executor::Run(Pass* pass, const Running& running, bool replays) {
 void Executor::Prepare(const Schedule& schedule) {
   const auto each_step = [&](const auto& use) {
     for (const Action& action : schedule.actions) {
-      if (action.kind == Kind::kStep) use(static_cast<size_t>(action.index));
+      if (action.of_step()) use(static_cast<size_t>(action.index));
     }
   };
   each_step([this](size_t step) { works_.Prepare(step); });
@@ -202,6 +202,7 @@ void Executor::Run(const Action& action) {
   const size_t step = static_cast<size_t>(action.index);
   switch (action.kind) {
     case Kind::kStep:
+    case Kind::kConvert:
       // A layer before this one may have shapes that depend on its data, and an observer may have
       // written parameters.
       if (running_->prepares_each || !works_.IsPrepared(step)) {
@@ -244,7 +245,6 @@ void Executor::Note(const Action& action) {
 
 void Executor::NoteStep(size_t index) {
   const Step& step = plan_.steps[index];
-  if (step.converts()) return;
   for (int node : step.nodes) rooms_.runner->NoteRun(node);
   for (int blob : unwritten_[index]) lost_.Forget(blob);
   rooms_.ranges->Publish(step.nodes.back());
@@ -311,7 +311,7 @@ void Executor::AddToEpoch(std::span<const Action> actions, GraphEpoch* epoch) {
     }
   }
   for (const Action& action : actions) {
-    if (action.kind == Kind::kStep) {
+    if (action.of_step()) {
       AddStep(static_cast<size_t>(action.index), epoch);
     } else if (action.kind == Kind::kBackward || action.kind == Kind::kAgain) {
       if (works_.Trained(action.index)) {

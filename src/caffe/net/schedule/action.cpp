@@ -30,6 +30,7 @@ namespace {
 const char* NameOf(Action::Kind kind) {
   switch (kind) {
     case Action::Kind::kStep: return "step";
+    case Action::Kind::kConvert: return "convert";
     case Action::Kind::kEndForward: return "end of forward";
     case Action::Kind::kSeed: return "seed";
     case Action::Kind::kBeginBackward: return "begin of backward";
@@ -47,12 +48,10 @@ std::string ToText(const Schedule& schedule, const std::vector<std::string>& nam
   std::string text;
   for (const Action& action : schedule.actions) {
     text += NameOf(action.kind);
-    const bool of_node = action.kind == Action::Kind::kAgain ||
-                         action.kind == Action::Kind::kBackward ||
-                         action.kind == Action::Kind::kStep;
-    if (of_node) {
-      text += Concat(" ", action.kind == Action::Kind::kStep ? Concat(action.index, " ") : "",
-                     names[action.kind == Action::Kind::kStep ? action.node : action.index]);
+    if (action.of_step()) {
+      text += Concat(" ", action.index, " ", names[action.node]);
+    } else if (action.kind == Action::Kind::kAgain || action.kind == Action::Kind::kBackward) {
+      text += Concat(" ", names[action.index]);
     } else if (action.index >= 0) {
       text += Concat(" ", action.index);
     }

@@ -11,6 +11,7 @@ namespace caffe {
 struct Action {
   enum class Kind {
     kStep,           // a step of the plan
+    kConvert,        // one that converts an array for the step beside it
     kEndForward,     // blobs that the forward does not keep are computed when they are read
     kSeed,           // writes the diffs of the losses
     kBeginBackward,  // frees what no backward pass reads, and gives diffs their slices
@@ -27,6 +28,7 @@ struct Action {
   // Observers are called before it, and after it: a step and the conversions for it are one to them.
   bool begins = true, ends = true;
 
+  bool of_step() const { return kind == Kind::kStep || kind == Kind::kConvert; }
   // Changes only the host's knowledge of memories: runs beside a replay, too.
   bool on_host() const {
     return kind == Kind::kEndForward || kind == Kind::kBeginBackward || kind == Kind::kPlaceAgain ||

@@ -34,7 +34,8 @@ Schedule ScheduleMaker::Forward(const std::vector<int>& added, int first, int la
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       const std::vector<int>& nodes = plan_.steps[s].nodes;
       if (nodes.front() < begin || nodes.back() > end) continue;
-      schedule.actions.push_back(NodeAction(Kind::kStep, static_cast<int>(s), nodes[0]));
+      const Kind kind = plan_.steps[s].converts() ? Kind::kConvert : Kind::kStep;
+      schedule.actions.push_back(NodeAction(kind, static_cast<int>(s), nodes[0]));
       schedule.actions.back().begins = plan_.begins(s);
       schedule.actions.back().ends = plan_.ends(s);
     }
