@@ -12,6 +12,7 @@ import sys
 _ALLOWED = {'core': []}
 _ALLOWED['device'] = ['core']
 _ALLOWED['memory'] = ['device', 'core']
+_ALLOWED['parallel'] = ['memory', 'device', 'core']
 for _folder in ('quant', 'data', 'io'):
     _ALLOWED[_folder] = ['memory', 'device', 'core']
 _ALLOWED['library'] = ['quant', 'memory', 'device', 'core']
@@ -20,7 +21,7 @@ _ALLOWED['layers'] = ['layer'] + _ALLOWED['layer']
 _ALLOWED['graph'] = ['core']  # and the traits of layers, see _FILES
 _ALLOWED['net'] = ['graph', 'layer'] + _ALLOWED['layer']
 _ALLOWED['calibration'] = ['net'] + _ALLOWED['net']
-_ALLOWED['solver'] = ['net'] + _ALLOWED['net']
+_ALLOWED['solver'] = ['net', 'parallel'] + _ALLOWED['net']
 _ALLOWED['transform'] = ['net'] + _ALLOWED['net']
 
 # Single headers that are allowed in addition.

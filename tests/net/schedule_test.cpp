@@ -1,6 +1,8 @@
 // Schedules as text: pure functions of a plan, of the arrays of its arena, and of a tail.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "caffe/net/schedule/make_schedule.hpp"
 
 namespace caffe {
@@ -28,7 +30,7 @@ Plan PlanByLayer() {
 // The layer "data" does something else in each pass.
 const std::vector<bool> kReplays = {false, true, true, true, true};
 
-std::string Text(const Schedule& schedule) { return ToText(schedule, kNames); }
+std::string Text(const Schedule& schedule) { return ToText(schedule.actions, kNames); }
 
 TEST(ScheduleTest, AWholeForwardRunsTheStepsInTheirOrder) {
   const Plan plan = FusedPlan();
@@ -102,7 +104,7 @@ TEST(ScheduleTest, AnIterationInAnArenaPlacesArraysAndRunsSegmentsAgain) {
   segment.nodes = {2};
   arrays.segments.push_back(segment);
   const Schedule schedule = ScheduleMaker(plan, kReplays, &arrays)
-                                .Training({4, 3, 2, 1, 0}, {false, true, true, true, true}, 2);
+                                .Training({4, 3, 2, 1, 0}, {false, true, true, true, true}, {}, 2);
   EXPECT_EQ(Text(schedule),
             "step 0 data, not replayed\n"
             "step 1 conv\n"
@@ -122,6 +124,104 @@ TEST(ScheduleTest, AnIterationInAnArenaPlacesArraysAndRunsSegmentsAgain) {
   // All but the data layer is one graph.
   EXPECT_EQ(RecordableRanges(schedule.actions),
             (std::vector<ActionRange>{{1, schedule.actions.size()}}));
+}
+
+// Writers of two reductions: the last layer, and the first one, whose step the node 2 ends.
+const std::vector<std::set<int>> kWriters = {{3}, {1}};
+const std::vector<int> kRun = {4, 3, 2, 1, 0};
+const std::vector<bool> kNeeded = {false, true, true, true, true};
+
+std::string BackwardText(const Schedule& schedule) {
+  const std::string text = Text(schedule);
+  return text.substr(text.find("seed"));
+}
+
+TEST(ScheduleTest, AReductionFollowsTheLastWriterOfItsGradients) {
+  const Plan plan = PlanByLayer();
+  const ScheduleMaker maker(plan, kReplays, nullptr);
+  EXPECT_EQ(BackwardText(maker.Training(kRun, kNeeded, kWriters, 1)),
+            "seed\n"
+            "backward loss\n"
+            "backward ip\n"
+            "reduce 0\n"
+            "backward relu\n"
+            "backward conv\n"
+            "reduce 1\n"
+            "end of backward\n"
+            "join\n"
+            "tail 0\n");
+  // A parameter of two layers; a reduction never overtakes the one before it.
+  EXPECT_EQ(BackwardText(maker.Training(kRun, kNeeded, {{1, 3}, {3}}, 0)),
+            "seed\n"
+            "backward loss\n"
+            "backward ip\n"
+            "backward relu\n"
+            "backward conv\n"
+            "reduce 0\n"
+            "reduce 1\n"
+            "end of backward\n"
+            "join\n");
+}
+
+TEST(ScheduleTest, AReductionFollowsTheStepThatTrainsItsLayer) {
+  Plan plan = FusedPlan();
+  plan.steps[1].request.scale.emplace();
+  PassArrays arrays;
+  arrays.training = true;
+  arrays.backward = {4, 3, 2};
+  EXPECT_EQ(
+      BackwardText(ScheduleMaker(plan, kReplays, &arrays).Training(kRun, kNeeded, kWriters, 0)),
+      "seed\n"
+      "begin of backward\n"
+      "backward loss\n"
+      "backward ip\n"
+      "reduce 0\n"
+      "backward relu\n"
+      "reduce 1\n"
+      "end of backward\n"
+      "join\n");
+}
+
+TEST(ScheduleTest, ReductionsEndBeforeWorkThatIsNotReplayed) {
+  const Plan plan = PlanByLayer();
+  const ScheduleMaker maker(plan, {true, true, false, true, true}, nullptr);
+  EXPECT_EQ(BackwardText(maker.Training(kRun, kNeeded, kWriters, 0)),
+            "seed\n"
+            "backward loss\n"
+            "backward ip\n"
+            "reduce 0\n"
+            "join\n"
+            "backward relu, not replayed\n"
+            "backward conv\n"
+            "reduce 1\n"
+            "end of backward\n"
+            "join\n");
+}
+
+TEST(ScheduleTest, ReplicasTakeTurnsAndReduceTheSameGradientsAfterEachOther) {
+  const Plan plan = PlanByLayer();
+  const ScheduleMaker maker(plan, kReplays, nullptr);
+  const Schedule one = maker.Training({4, 3}, kNeeded, {{3}}, 1);
+  // Its backward pass has one layer more before the reduction.
+  const Schedule two = maker.Training({4, 3, 2}, kNeeded, {{2}}, 1);
+  const Schedule* both[] = {&one, &two};
+  const std::string text = ToText(TakeTurns(both), kNames);
+  EXPECT_EQ(text.substr(text.find("seed")),
+            "seed\n"
+            "seed, replica 1\n"
+            "backward loss\n"
+            "backward loss, replica 1\n"
+            "backward ip\n"
+            "backward ip, replica 1\n"
+            "backward relu, replica 1\n"
+            "reduce 0\n"
+            "reduce 0, replica 1\n"
+            "end of backward\n"
+            "end of backward, replica 1\n"
+            "join\n"
+            "join, replica 1\n"
+            "tail 0\n"
+            "tail 0, replica 1\n");
 }
 
 // Letters: w: work that can be recorded, n: work that cannot, h: on the host alone.

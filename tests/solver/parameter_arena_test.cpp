@@ -44,6 +44,33 @@ class Parameters {
 
 class ParameterArenaTest : public testing::TestWithParam<Device*> {};
 
+// Each blob has 2 blocks.
+TEST_P(ParameterArenaTest, BucketsHaveTheOrderOfTheBackwardPass) {
+  Parameters parameters(GetParam());
+  const ParameterArena arena(parameters.learnable, GetParam());
+  using Buckets = std::vector<GradientBucket>;
+  const int64_t blob = 2 * kBlockBytes;
+  EXPECT_EQ(arena.Buckets(1), (Buckets{{0, 0, blob, {3}},
+                                       {0, blob, 2 * blob, {2}},
+                                       {0, 2 * blob, 3 * blob, {1}},
+                                       {0, 3 * blob, 4 * blob, {0}}}));
+  EXPECT_EQ(arena.Buckets(blob + 1),
+            (Buckets{{0, 0, 2 * blob, {3, 2}}, {0, 2 * blob, 4 * blob, {1, 0}}}));
+  EXPECT_EQ(arena.Buckets(3 * blob),
+            (Buckets{{0, 0, 3 * blob, {3, 2, 1}}, {0, 3 * blob, 4 * blob, {0}}}));
+  EXPECT_EQ(arena.Buckets(100 * blob), (Buckets{{0, 0, 4 * blob, {3, 2, 1, 0}}}));
+}
+
+// Doubles have buckets of their own.
+TEST_P(ParameterArenaTest, BucketsOfTwoTypesAlternateAsTheirLayersDo) {
+  if (!GetParam()->info().fp64) GTEST_SKIP() << "the device has no double";
+  Parameters parameters(GetParam(), {kFloat, kDouble, kFloat, kDouble});
+  const ParameterArena arena(parameters.learnable, GetParam());
+  std::vector<std::vector<int>> members;
+  for (const GradientBucket& bucket : arena.Buckets(1)) members.push_back(bucket.members);
+  EXPECT_EQ(members, (std::vector<std::vector<int>>{{3}, {2}, {1}, {0}}));
+}
+
 // One buffer for data and one for diffs, later parameters first, whatever their multipliers.
 TEST_P(ParameterArenaTest, LiesInTheOrderOfTheBackwardPass) {
   Parameters parameters(GetParam());

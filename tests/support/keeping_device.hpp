@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -35,6 +37,8 @@ class KeepingDevice : public Device {
   bool can_capture() const override { return true; }
 
   int recorded = 0, abandoned = 0;
+  // Of the last record: the calls that follow work of two streams.
+  int joins = 0;
   // The next record fails at this call; -1: it does not.
   int fails_at = -1;
 
@@ -62,16 +66,19 @@ class KeepingDevice : public Device {
     recording_ = true;
     calls_.clear();
     after_.clear();
+    after_in_stream_.clear();
+    ends_.clear();
     return stream_.get();
   }
   std::unique_ptr<Graph> DoEndCapture(bool keep) override {
     recording_ = false;
     ++(keep ? recorded : abandoned);
     if (!keep) return nullptr;
-    if (after_.empty()) {  // in the order of the record
-      for (int i = 0; i < static_cast<int>(calls_.size()); ++i) {
-        after_.push_back(i > 0 ? std::vector<int>{i - 1} : std::vector<int>{});
-      }
+    if (after_.empty()) {  // in the order of each stream
+      CheckJoined();
+      after_ = std::move(after_in_stream_);
+      joins = static_cast<int>(std::count_if(after_.begin(), after_.end(),
+                                             [](const auto& before) { return before.size() > 1; }));
     }
     CAFFE_CHECK(after_.size() == calls_.size(), "a call without its buffers");
     return std::make_unique<Calls>(std::move(calls_), std::move(after_));
@@ -86,11 +93,27 @@ class KeepingDevice : public Device {
       fails_at = -1;
       CAFFE_THROW("call ", calls_.size(), " fails");
     }
+    std::vector<int>& ends = ends_[current_stream()];
+    after_in_stream_.push_back(std::exchange(ends, {static_cast<int>(calls_.size())}));
     calls_.push_back(call);
     return true;
   }
 
  private:
+  // As CUDA demands: the stream of the record has waited for all work of other streams.
+  void CheckJoined() {
+    std::vector<int> next = ends_[stream_.get()];
+    std::set<int> known(next.begin(), next.end());
+    while (!next.empty()) {
+      const int call = next.back();
+      next.pop_back();
+      for (const int before : after_in_stream_[call]) {
+        if (known.insert(before).second) next.push_back(before);
+      }
+    }
+    CAFFE_CHECK(known.size() == calls_.size(), "a stream was not joined");
+  }
+
   using CallList = std::vector<std::function<void()>>;
   class Calls final : public Graph {
    public:
@@ -156,32 +179,49 @@ class KeepingDevice : public Device {
 
   class OnlyEvent final : public Event {
    public:
-    explicit OnlyEvent(const Stream& stream) : Event(stream) {}
+    OnlyEvent(const Stream& stream, std::vector<int> after)
+        : Event(stream), after_(std::move(after)) {}
+    const std::vector<int>& after() const { return after_; }
     void Wait() override {}
     // Later times are shorter, so that of two graphs in turns the second one is chosen.
     double SecondsSince(Event&) override {
       static int calls = 0;
       return 1.0 / ++calls;
     }
+
+   private:
+    std::vector<int> after_;  // calls of the record
   };
 
   class OnlyStream final : public Stream {
    public:
     explicit OnlyStream(KeepingDevice* device) : Stream(device), device_(device) {}
     ~OnlyStream() override { Retire(); }
-    std::unique_ptr<Event> Record(bool) override { return std::make_unique<OnlyEvent>(*this); }
+    std::unique_ptr<Event> Record(bool) override {
+      return std::make_unique<OnlyEvent>(
+          *this, device_->recording_ ? device_->ends_[this] : std::vector<int>());
+    }
     void Synchronize() override { device_->on_->Synchronize(); }
     void* native() const override { return nullptr; }
 
    private:
-    void DoWaitFor(Event&) override {}
+    void DoWaitFor(Event& event) override {
+      if (!device_->recording_) return;
+      std::vector<int>& ends = device_->ends_[this];
+      for (const int call : static_cast<OnlyEvent&>(event).after()) {
+        if (std::find(ends.begin(), ends.end(), call) == ends.end()) ends.push_back(call);
+      }
+    }
     KeepingDevice* device_;
   };
 
   Device* const on_;
   bool recording_ = false;
   CallList calls_;
-  std::vector<std::vector<int>> after_;  // of each call: the calls before it
+  // Of each call: the calls before it, by memory, and by streams.
+  std::vector<std::vector<int>> after_, after_in_stream_;
+  // Of each stream of the record: its last call, or the calls for which it waits.
+  std::map<const Stream*, std::vector<int>> ends_;
   const std::unique_ptr<Stream> stream_;
 };
 

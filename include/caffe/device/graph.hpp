@@ -59,6 +59,8 @@ class Capture {
   Capture& operator=(const Capture&) = delete;
   // Whether some of the work recorded so far may run at the same time.
   bool has_branches() const;
+  // Whether the order of the work follows from the memory that it uses, whatever streams it is on.
+  bool orders_by_memory() const { return order_ != nullptr; }
   // Ends the record. Throws if something could not be recorded.
   std::unique_ptr<Graph> End();
 

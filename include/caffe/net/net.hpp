@@ -12,6 +12,7 @@
 #include "caffe/layer/layer_types.hpp"
 #include "caffe/layer/step_state.hpp"
 #include "caffe/net/memory_needs.hpp"
+#include "caffe/net/training_tail.hpp"
 #include "caffe/net/wiring.hpp"
 #include "caffe/quant/range.hpp"
 
@@ -87,11 +88,12 @@ class Net {
   // Forward and Backward. On devices that can record work, these calls replay graphs instead, as far as
   // layers allow it.
   void ForwardBackward();
-  // ForwardBackward, then RunTail; the graph contains the tail.
-  void Iterate();
-  // What follows the passes of an iteration: the update of a solver. It enqueues the same work each
-  // time, and does nothing else.
-  void SetTrainingTail(std::vector<std::function<void()>> tail);
+  // ForwardBackward with the reductions of the tail, then RunTail; the graph contains all of them.
+  // `end`: how far it goes.
+  void Iterate(IterationEnd end = IterationEnd::kTail);
+  // What a solver adds to the passes of an iteration.
+  void SetTrainingTail(TrainingTail tail);
+  // Runs the entries of the tail.
   void RunTail();
   // Runs backward from layer start down to layer end (inclusive), from the current diffs of the
   // tops of start (for losses among these layers as above) to the diffs of the bottoms of end.
@@ -285,6 +287,7 @@ class Net {
   MemoryNeeds memory_needs() const;
 
  private:
+  friend class Replicas;
   struct Rooms;
 
   void Init(const NetParameter& parameter, const NetOptions& options);

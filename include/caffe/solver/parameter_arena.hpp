@@ -28,6 +28,8 @@ class ArenaArray {
   // The buffer, for launches that read all of it, and for launches that read and write all of it.
   DevicePtr Read();
   DevicePtr ReadAndWrite();
+  // The bytes [begin, end) of it, for launches that read and write them.
+  DevicePtr ReadAndWrite(int64_t begin, int64_t end);
   // One fill.
   void Clear();
 
@@ -45,6 +47,14 @@ class ArenaArray {
   std::vector<Slice> slices_;
   // Held by the slices, so that it goes when they leave for another device.
   std::weak_ptr<DeviceBuffer> buffer_;
+};
+
+// Gradients that are summed over replicas together: bytes of the diffs of a part of the arena.
+struct GradientBucket {
+  size_t part = 0;
+  int64_t begin = 0, end = 0;
+  std::vector<int> members;  // indices in LearnableParameters::blobs
+  bool operator==(const GradientBucket&) const = default;
 };
 
 // The learnable blobs of a net, by type. The data and the diffs of a type are in one ArenaArray
@@ -69,6 +79,9 @@ class ParameterArena {
   ParameterArena(const LearnableParameters& parameters, Device* device);
 
   std::vector<Part>& parts() { return parts_; }
+  // All diffs, in the order in which backward completes them: each bucket ends with the first blob by
+  // which it has at least so many bytes.
+  std::vector<GradientBucket> Buckets(int64_t bytes) const;
   // Brings data and diffs into their buffers and sets the diffs to zero: one fill for each type.
   void ClearDiffs();
   // An array laid out as the part's, of the data of other blobs: blobs[i] goes with parameter i.

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "caffe/net/net.hpp"
+#include "caffe/net/replicas.hpp"
 #include "caffe/solver/learning_rate.hpp"
 #include "caffe/solver/loss_window.hpp"
 #include "caffe/solver/solver_action.hpp"
@@ -57,6 +59,16 @@ class Solver {
   // final snapshot and test.
   void Solve(const std::string& resume = "");
   void Step(int64_t iterations);
+  // Step of several solvers by one thread, each with a communicator of its own: in each iteration the
+  // passes of all of them are one list of actions. They are at the same iteration, have the same
+  // iter_size, and train on one device.
+  static void StepTogether(const std::vector<Solver*>& replicas, int64_t iterations);
+  // From now on, gradients are summed over all ranks before callbacks, clipping and the update see
+  // them, and an update divides them by iter_size times the number of ranks. Buckets of at least
+  // `bucket_bytes` are summed while the backward pass goes on. Throws if the net's parameters are not
+  // those of rank 0. The communicator must outlive the solver.
+  void SetCommunicator(Communicator* communicator, int64_t bucket_bytes = kBucketBytes);
+  static constexpr int64_t kBucketBytes = int64_t{4} << 20;
   // The last part of an iteration: updates the parameters by the gradients in their diffs, and
   // increments the iteration.
   void ApplyUpdate();
@@ -110,7 +122,15 @@ class Solver {
                    const LayerLines& lines = {});
   NetOptions OptionsFor(Device* device) const;
   void ApplyDefaults(NetParameter* net) const;
-  void Iterate(int64_t iterations);
+  static void Iterate(std::span<Solver* const> replicas, int64_t iterations);
+  // Of several steps; returns the bytes of the history that are not allocated yet.
+  int64_t BeginSteps(int64_t iterations);
+  // Returns false if a test was interrupted.
+  bool BeginIteration();
+  // The passes of an iteration of all replicas, and their updates if these follow at once.
+  static void RunPasses(std::span<Solver* const> replicas, bool at_once);
+  // Returns true if training is to stop.
+  bool EndIteration(bool at_once);
   bool DisplaysNow() const;
   // Whether the update is recorded with the passes: nothing reads what is between them.
   bool UpdatesAtOnce() const;
@@ -139,6 +159,7 @@ class Solver {
 
   std::unique_ptr<SolverParameter> param_;
   std::unique_ptr<Net> net_;
+  std::unique_ptr<Replicas> replicas_;  // with which this solver, the first one, stepped last
   std::vector<std::unique_ptr<Net>> test_nets_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<LossWindow> losses_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "caffe/layer/step_state.hpp"
+#include "caffe/parallel/communicator.hpp"
 #include "caffe/solver/parameter_arena.hpp"
 #include "caffe/solver/update_rule.hpp"
 
@@ -37,6 +38,12 @@ class Updater {
     SetIteration(rate, iteration);
     Update();
   }
+  // Gradients are sums over so many replicas, and are divided by this number, too; 1 by default.
+  void SetReplicas(int replicas);
+  // ParameterArena::Buckets.
+  std::vector<GradientBucket> Buckets(int64_t bytes) const { return arena_.Buckets(bytes); }
+  // Sums the gradients of the bucket over all ranks.
+  void Reduce(const GradientBucket& bucket, Communicator* communicator);
   // The two parts of Update: what changes between iterations, which is uploaded to StepState; and
   // the work, which is the same in each iteration.
   void SetIteration(double rate, int64_t iteration);
@@ -70,6 +77,7 @@ class Updater {
   std::vector<double> constants_;
   double beta1_, beta2_;
   double clip_, l2_ = 0, l1_ = 0, normalize_;
+  int iter_size_;
   bool adapts_ = false;
   bool checks_ = false;  // whether an update is skipped if a gradient is not finite
   int window_;

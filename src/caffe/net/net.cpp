@@ -19,7 +19,9 @@
 #include "caffe/net/build/net_builder.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/net/ranges/net_ranges.hpp"
+#include "caffe/net/replicas.hpp"
 #include "caffe/net/run/in_layer.hpp"
+#include "caffe/net/run/joint_iteration.hpp"
 #include "caffe/net/run/passes.hpp"
 #include "caffe/net/weights/net_weights.hpp"
 #include "caffe/net/weights/run_state.hpp"
@@ -48,7 +50,7 @@ struct Net::Rooms {
   Views views;
   NodeRunner runner;
   Observers observers;
-  std::vector<std::function<void()>> tail;
+  TrainingTail tail;
   std::optional<Passes> passes;  // made last
 };
 
@@ -161,20 +163,38 @@ void Net::Backward(int start, int end) { rooms_->passes->Backward(start, end); }
 
 void Net::ForwardBackward() {
   FollowDefaultDevice();
-  rooms_->passes->Iterate(false);
+  rooms_->passes->Iterate(IterationEnd::kBackward);
 }
 
-void Net::Iterate() {
+void Net::Iterate(IterationEnd end) {
   FollowDefaultDevice();
-  rooms_->passes->Iterate(true);
+  rooms_->passes->Iterate(end);
 }
 
-void Net::SetTrainingTail(std::vector<std::function<void()>> tail) {
+void Net::SetTrainingTail(TrainingTail tail) {
   rooms_->tail = std::move(tail);
   rooms_->passes->DropTail();
 }
 
 void Net::RunTail() { rooms_->passes->RunTail(); }
+
+Replicas::Replicas(std::vector<Net*> nets)
+    : nets_(std::move(nets)), joint_(std::make_unique<JointIteration>()) {}
+
+Replicas::~Replicas() = default;
+
+void Replicas::Iterate(IterationEnd end) {
+  std::vector<Passes*> passes;
+  for (Net* net : nets_) {
+    net->FollowDefaultDevice();
+    CAFFE_CHECK(net->device() == nets_[0]->device(), NetLabel(net->name()), " is on ",
+                net->device()->info().id,
+                ", but replicas that one thread trains are on one device, ",
+                nets_[0]->device()->info().id);
+    passes.push_back(&*net->rooms_->passes);
+  }
+  joint_->Iterate(passes, end);
+}
 
 void Net::set_frees_memory(bool value) { rooms_->passes->set_frees_memory(value); }
 

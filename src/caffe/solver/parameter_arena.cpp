@@ -57,6 +57,16 @@ DevicePtr ArenaArray::ReadAndWrite() {
   return Whole();
 }
 
+DevicePtr ArenaArray::ReadAndWrite(int64_t begin, int64_t end) {
+  Gather();
+  for (const Slice& slice : slices_) {
+    if (slice.offset >= begin && slice.offset < end) MemoryOf(slice).mutable_device_data();
+  }
+  const std::shared_ptr<DeviceBuffer> buffer = buffer_.lock();
+  Capture::NoteExtent(buffer->device(), buffer->pointer() + begin, end - begin);
+  return buffer->pointer() + begin;
+}
+
 // Not only its first slice is used through this pointer.
 DevicePtr ArenaArray::Whole() const {
   const std::shared_ptr<DeviceBuffer> buffer = buffer_.lock();
@@ -114,6 +124,29 @@ ParameterArena::ParameterArena(const LearnableParameters& parameters, Device* de
     }
     parts_.push_back(std::move(part));
   }
+}
+
+std::vector<GradientBucket> ParameterArena::Buckets(int64_t bytes) const {
+  std::vector<GradientBucket> buckets;
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    const Part& part = parts_[p];
+    const int64_t all = part.count * static_cast<int64_t>(part.type.bytes());
+    GradientBucket bucket{p, 0, 0, {}};
+    for (size_t m = 0; m < part.members.size(); ++m) {
+      const bool last = m + 1 == part.members.size();
+      bucket.members.push_back(part.members[m]);
+      bucket.end = last ? all : part.offsets[m + 1];
+      if (!last && bucket.end - bucket.begin < bytes) continue;
+      buckets.push_back(bucket);
+      bucket = {p, bucket.end, 0, {}};
+    }
+  }
+  // The first layer of a bucket is the last one whose gradient is complete.
+  std::stable_sort(buckets.begin(), buckets.end(),
+                   [](const GradientBucket& one, const GradientBucket& two) {
+                     return one.members.back() > two.members.back();
+                   });
+  return buckets;
 }
 
 void ParameterArena::ClearDiffs() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <list>
 #include <optional>
 
 #include "caffe.pb.h"
@@ -16,6 +17,7 @@
 #include "caffe/net/lost_scores.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/solver/learning_rate.hpp"
+#include "check_replicas.hpp"
 
 namespace caffe {
 namespace {
@@ -49,13 +51,17 @@ std::vector<double> OutputValues(const Net& net) {
 // While it exists, the net frees activations that it does not need any more.
 class FreesMemory {
  public:
-  FreesMemory(Net* net, bool frees) : net_(net) { net_->set_frees_memory(frees); }
-  ~FreesMemory() { net_->set_frees_memory(false); }
+  explicit FreesMemory(std::span<Solver* const> solvers) : solvers_(solvers) {
+    for (Solver* one : solvers_) one->net()->set_frees_memory(one->frees_memory());
+  }
+  ~FreesMemory() {
+    for (Solver* one : solvers_) one->net()->set_frees_memory(false);
+  }
   FreesMemory(const FreesMemory&) = delete;
   FreesMemory& operator=(const FreesMemory&) = delete;
 
  private:
-  Net* net_;
+  std::span<Solver* const> solvers_;
 };
 
 bool AllFinite(const std::vector<double>& values) {
@@ -95,7 +101,7 @@ void Solver::Init(Device* device) {
   }
   updater_ = std::make_unique<Updater>(*param_, learnable, &net_->step_state(), net_->device(),
                                        net_->has_narrow_gradients());
-  net_->SetTrainingTail({[this] { RunUpdate(); }});
+  net_->SetTrainingTail({{}, {[this] { RunUpdate(); }}});
   losses_ = std::make_unique<LossWindow>(net_.get(), param_->average_loss(), param_->iter_size());
   InitTestNets(device);
   ReadInitialWeights();
@@ -252,13 +258,43 @@ bool Solver::AnswerRequests() {
 }
 
 void Solver::Step(int64_t iterations) {
-  NamingMemory("the solver of " + NetLabel(net_->name()), [&] { Iterate(iterations); });
+  Solver* const self = this;
+  NamingMemory("the solver of " + NetLabel(net_->name()), [&] { Iterate({&self, 1}, iterations); });
 }
 
-void Solver::Iterate(int64_t iterations) {
-  const SolverParameter& p = *param_;
+void Solver::StepTogether(const std::vector<Solver*>& replicas, int64_t iterations) {
+  Solver& first = *replicas.at(0);
+  std::vector<Net*> nets;
+  for (Solver* one : replicas) {
+    const auto check = [&](const char* name, int64_t value, int64_t expected) {
+      CAFFE_CHECK(value == expected, "the solver of ", NetLabel(one->net_->name()), ", replica ",
+                  nets.size(), ": ", name, " is ", value, "; that of replica 0 is ", expected);
+    };
+    check("iter_size", one->param_->iter_size(), first.param_->iter_size());
+    check("the iteration", one->iter_, first.iter_);
+    nets.push_back(one->net());
+  }
+  if (!first.replicas_ || first.replicas_->nets() != nets) {
+    first.replicas_ = std::make_unique<Replicas>(nets);
+  }
+  NamingMemory("the solver of " + NetLabel(first.net_->name()),
+               [&] { Iterate(replicas, iterations); });
+}
+
+void Solver::SetCommunicator(Communicator* communicator, int64_t bucket_bytes) {
+  CheckReplicas(*net_, communicator);
+  updater_->SetReplicas(communicator->size());
+  TrainingTail tail;
+  for (const GradientBucket& bucket : updater_->Buckets(bucket_bytes)) {
+    tail.reductions.push_back(
+        {bucket.members, [this, bucket, communicator] { updater_->Reduce(bucket, communicator); }});
+  }
+  tail.entries.push_back([this] { RunUpdate(); });
+  net_->SetTrainingTail(std::move(tail));
+}
+
+int64_t Solver::BeginSteps(int64_t iterations) {
   if (iterations > 0) net_->CheckTrainable();
-  const int64_t end = iter_ + iterations;
   losses_->Reset();
   displayed_at_ = std::chrono::steady_clock::now();
   displayed_iter_ = iter_;
@@ -273,43 +309,73 @@ void Solver::Iterate(int64_t iterations) {
         device->host_accessible() ? memory.version() != 0 : memory.buffer() != nullptr;
     if (!taken) history += blob->bytes();
   }
-  std::optional<MemoryReservation> reserved;
-  reserved.emplace(device, history, "the solver's history");
-  while (iter_ < end) {
-    updater_->ClearDiffs();
-    if (p.test_interval() && iter_ % p.test_interval() == 0 &&
-        (iter_ > 0 || p.test_initialization())) {
-      TestAll();
-      if (stop_) break;
-    }
-    for (Callback* callback : callbacks_) callback->OnStart();
-    net_->set_debug_info(p.debug_info() && DisplaysNow());
-    const bool at_once = UpdatesAtOnce();
-    for (int i = 0; i < p.iter_size(); ++i) {
-      const FreesMemory frees(net_.get(), frees_memory_);
-      if (at_once && i + 1 == p.iter_size()) {
-        net_->FollowDefaultDevice();
-        PrepareUpdate();
-        net_->Iterate();
-      } else {
-        net_->ForwardBackward();
-      }
-      losses_->Record();
-    }
-    reserved.reset();
-    if (at_once) {
-      FinishUpdate();
-    } else {
-      if (DisplaysNow()) Display();
-      for (Callback* callback : callbacks_) callback->OnGradientsReady();
-      ApplyUpdate();
-    }
-    if (p.snapshot() && iter_ % p.snapshot() == 0) {
-      TrySnapshot();
-      net_->CheckData();
-    }
-    if (AnswerRequests()) break;
+  return history;
+}
+
+void Solver::Iterate(std::span<Solver* const> replicas, int64_t iterations) {
+  const Solver& first = *replicas[0];
+  const int64_t end = first.iter_ + iterations;
+  std::list<MemoryReservation> reserved;
+  for (Solver* one : replicas) {
+    const int64_t history = one->BeginSteps(iterations);
+    reserved.emplace_back(one->net_->device(), history, "the solver's history");
   }
+  while (first.iter_ < end) {
+    for (Solver* one : replicas) {
+      if (!one->BeginIteration()) return;
+    }
+    const bool at_once = std::all_of(replicas.begin(), replicas.end(),
+                                     [](const Solver* one) { return one->UpdatesAtOnce(); });
+    RunPasses(replicas, at_once);
+    reserved.clear();
+    bool stop = false;
+    for (Solver* one : replicas) stop = one->EndIteration(at_once) || stop;
+    if (stop) break;
+  }
+}
+
+bool Solver::BeginIteration() {
+  const SolverParameter& p = *param_;
+  updater_->ClearDiffs();
+  if (p.test_interval() && iter_ % p.test_interval() == 0 &&
+      (iter_ > 0 || p.test_initialization())) {
+    TestAll();
+    if (stop_) return false;
+  }
+  for (Callback* callback : callbacks_) callback->OnStart();
+  net_->set_debug_info(p.debug_info() && DisplaysNow());
+  return true;
+}
+
+void Solver::RunPasses(std::span<Solver* const> replicas, bool at_once) {
+  const int count = replicas[0]->param_->iter_size();
+  for (int i = 0; i < count; ++i) {
+    const FreesMemory frees(replicas);
+    auto to = IterationEnd::kBackward;
+    if (i + 1 == count) to = at_once ? IterationEnd::kTail : IterationEnd::kReductions;
+    for (Solver* one : replicas) {
+      if (to != IterationEnd::kTail) continue;
+      one->net_->FollowDefaultDevice();
+      one->PrepareUpdate();
+    }
+    replicas.size() == 1 ? replicas[0]->net_->Iterate(to) : replicas[0]->replicas_->Iterate(to);
+    for (Solver* one : replicas) one->losses_->Record();
+  }
+}
+
+bool Solver::EndIteration(bool at_once) {
+  if (at_once) {
+    FinishUpdate();
+  } else {
+    if (DisplaysNow()) Display();
+    for (Callback* callback : callbacks_) callback->OnGradientsReady();
+    ApplyUpdate();
+  }
+  if (param_->snapshot() && iter_ % param_->snapshot() == 0) {
+    TrySnapshot();
+    net_->CheckData();
+  }
+  return AnswerRequests();
 }
 
 void Solver::Display() {
@@ -449,7 +515,8 @@ void Solver::Solve(const std::string& resume) {
     return;
   }
   if (DisplaysNow()) {
-    const FreesMemory frees(net_.get(), frees_memory_);
+    Solver* const self = this;
+    const FreesMemory frees({&self, 1});
     net_->Forward();
     for (int i = 0; i < p.iter_size(); ++i) losses_->Record();  // a whole iteration's
     log::Info(Concat("Iteration ", iter_, ", loss = ", static_cast<float>(SmoothedLoss())));

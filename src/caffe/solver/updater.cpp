@@ -43,7 +43,8 @@ Updater::Updater(const SolverParameter& parameter, const LearnableParameters& le
   constants_ = rule_.constants(parameter);
   CAFFE_CHECK(parameter.iter_size() > 0, "iter_size must be positive; it is ",
               parameter.iter_size());
-  normalize_ = 1.0 / parameter.iter_size();
+  iter_size_ = parameter.iter_size();
+  SetReplicas(1);
   const std::string& kind = parameter.regularization_type();
   CAFFE_CHECK(kind == "L1" || kind == "L2", "Unknown regularization type: ", kind,
               " (known: L1, L2)");
@@ -74,6 +75,15 @@ Updater::Updater(const SolverParameter& parameter, const LearnableParameters& le
 }
 
 Updater::~Updater() = default;
+
+void Updater::SetReplicas(int replicas) { normalize_ = 1.0 / (int64_t{iter_size_} * replicas); }
+
+void Updater::Reduce(const GradientBucket& bucket, Communicator* communicator) {
+  ParameterArena::Part& part = arena_.parts()[bucket.part];
+  const DevicePtr array = part.diff.ReadAndWrite(bucket.begin, bucket.end);
+  const int64_t count = (bucket.end - bucket.begin) / static_cast<int64_t>(part.type.bytes());
+  communicator->AllReduceSum(device_, array, count, part.type);
+}
 
 void Updater::SetLossScale(double scale, int good_steps) {
   step_state_->Set(StepState::kLossScale, static_cast<float>(scale));

@@ -61,27 +61,64 @@ Executor::Pass* Executor::WholePass(Whole kind) {
   }
   const std::vector<int> run = wiring_.BackwardNodes(wiring_.last_layer(), 0);
   const std::vector<bool> needed = rooms_.gradients->NeededNodes();
-  const size_t tail = kind == kIterationWithTail ? rooms_.tail->size() : 0;
-  pass = std::make_unique<Pass>(kind == kBackward ? maker.Backward(run, needed)
-                                                  : maker.Training(run, needed, tail));
+  if (kind == kBackward) {
+    pass = std::make_unique<Pass>(maker.Backward(run, needed));
+    return pass.get();
+  }
+  const size_t entries = kind == kWholeIteration ? rooms_.tail->entries.size() : 0;
+  const auto writers = kind == kIteration ? std::vector<std::set<int>>() : FindWriters();
+  pass = std::make_unique<Pass>(maker.Training(run, needed, writers, entries));
   return pass.get();
 }
 
-void Executor::Run(Pass* pass, const Running& running, bool replays) {
-  const Running* const outer = std::exchange(running_, &running);
-  const bool per_step = std::any_of(running.observers.begin(), running.observers.end(),
-                                    [](const PassObserver* one) { return one->per_step(); });
-  try {
-    if (replays && !per_step && Replays()) {
-      pass->replay.Run(rooms_.workspace->device(), this);
-    } else {
-      pass->replay.RunNormally(this);
+std::vector<std::set<int>> Executor::FindWriters() const {
+  std::vector<std::set<int>> writers;
+  for (const TrainingTail::Reduction& reduction : rooms_.tail->reductions) {
+    std::set<const SyncedMemory*> diffs;
+    for (const int id : reduction.parameters) {
+      diffs.insert(wiring_.learnable[id]->diff_memory().get());
     }
+    std::set<int> nodes;
+    for (int n = 0; n <= wiring_.last_node(); ++n) {
+      for (const auto& blob : wiring_.nodes[n].layer->blobs()) {
+        if (blob->has_diff() && diffs.count(blob->diff_memory().get())) nodes.insert(n);
+      }
+    }
+    writers.push_back(std::move(nodes));
+  }
+  return writers;
+}
+
+void Executor::DropTail() {
+  passes_[kReducedIteration].reset();
+  passes_[kWholeIteration].reset();
+}
+
+template <class Work> void Executor::WhileRunning(const Running& running, const Work& run) {
+  const Running* const outer = std::exchange(running_, &running);
+  try {
+    run();
   } catch (...) {
     running_ = outer;
     throw;
   }
   running_ = outer;
+}
+
+bool Executor::Replays(const Observers& observers) {
+  const bool per_step = std::any_of(observers.begin(), observers.end(),
+                                    [](const PassObserver* one) { return one->per_step(); });
+  return !per_step && Replays();
+}
+
+void Executor::Run(Pass* pass, const Running& running, bool replays) {
+  WhileRunning(running, [&] {
+    if (replays && Replays(running.observers)) {
+      pass->replay.Run(rooms_.workspace->device(), this);
+    } else {
+      pass->replay.RunNormally(this);
+    }
+  });
 }
 
 void Executor::Prepare(const Schedule& schedule) {
@@ -167,15 +204,26 @@ void Executor::PrepareIteration() {
   }
 }
 
-void Executor::Iterate(bool tail, const Observers& observers) {
+void Executor::Iterate(IterationEnd end, const Observers& observers, int replica,
+                       const RunAsMember* member) {
   lost_.late_reads().End();
   rooms_.ranges->Update();
   KeepBlobsThatAreRead();
   PrepareIteration();
-  Pass* const pass = WholePass(tail ? kIterationWithTail : kIteration);
+  const bool reduces = end == IterationEnd::kReductions && !rooms_.tail->reductions.empty();
+  Pass* const pass = WholePass(end == IterationEnd::kTail ? kWholeIteration
+                               : reduces                  ? kReducedIteration
+                                                          : kIteration);
   try {
     PlaceForward();
-    Run(pass, {pass->schedule, observers, true}, true);
+    const Running running{pass->schedule, observers, true, false, replica};
+    if (!member) {
+      Run(pass, running, true);
+    } else {
+      WhileRunning(running, [&] {
+        (*member)({this, pass->shared, rooms_.workspace->device(), Replays(observers)});
+      });
+    }
   } catch (...) {
     EndBackward();
     throw;
@@ -233,7 +281,11 @@ void Executor::Run(const Action& action) {
       works_.RunBackward(action.index, rooms_.gradients->bottoms(action.index));
       break;
     case Kind::kEndBackward: EndBackward(); break;
-    case Kind::kTail: (*rooms_.tail)[action.index](); break;
+    case Kind::kReduce:
+      reductions_.Run(rooms_.workspace->device(), rooms_.tail->reductions[step].enqueue);
+      break;
+    case Kind::kJoin: reductions_.Join(rooms_.workspace->device()); break;
+    case Kind::kTail: rooms_.tail->entries[step](); break;
   }
   Note(action);
 }
@@ -311,6 +363,7 @@ void Executor::AddToEpoch(std::span<const Action> actions, GraphEpoch* epoch) {
     }
   }
   for (const Action& action : actions) {
+    if (action.replica != running_->replica) continue;
     if (action.of_step()) {
       AddStep(static_cast<size_t>(action.index), epoch);
     } else if (action.kind == Kind::kBackward || action.kind == Kind::kAgain) {

@@ -16,10 +16,12 @@
 #include "caffe/net/ranges/net_ranges.hpp"
 #include "caffe/net/schedule/make_schedule.hpp"
 #include "caffe/net/step_info.hpp"
+#include "caffe/net/training_tail.hpp"
 #include "loss_seeds.hpp"
 #include "lost_blobs.hpp"
 #include "node_runner.hpp"
 #include "replay.hpp"
+#include "side_stream.hpp"
 #include "works.hpp"
 
 namespace caffe {
@@ -32,8 +34,18 @@ struct PassRooms {
   LossSeeds* losses;
   BlobVersions* versions;
   Workspace* workspace;
-  const std::vector<std::function<void()>>* tail;
+  const TrainingTail* tail;
 };
+
+// A pass that is run as a part of a list for several nets.
+struct ListMember {
+  ActionRunner* runner;
+  std::shared_ptr<const Schedule> schedule;
+  Device* device;
+  bool replays;  // false: an observer or the user wants every action run normally
+};
+// Runs the list of which the pass is the next member.
+using RunAsMember = std::function<void(const ListMember&)>;
 
 // Runs the schedules of one plan. A net has one executor for whole passes, whose steps may cover
 // several layers, and one that runs layer by layer.
@@ -56,10 +68,12 @@ class Executor final : private ActionRunner {
   // Writes the diffs of the losses among the nodes, and runs those of them backward that need it, in
   // this order. `whole`: they are those of a whole backward; with an arena, after a forward in it.
   void Backward(const std::vector<int>& nodes, bool whole, const Observers& observers);
-  // A whole forward and backward; and, with `tail`, what follows them.
-  void Iterate(bool tail, const Observers& observers);
+  // A whole forward and backward; and what follows them up to `end`. `member`: runs it as the
+  // member number `replica` of a list; null: it runs alone.
+  void Iterate(IterationEnd end, const Observers& observers, int replica,
+               const RunAsMember* member);
   // Call this if the tail has changed.
-  void DropTail() { passes_[kIterationWithTail].reset(); }
+  void DropTail();
   // Describes all steps. Updates shapes, works and derived weights as Forward does.
   std::vector<StepInfo> Describe();
   // Whether the device can record works, and the user has not switched that off. Constant after the
@@ -76,10 +90,12 @@ class Executor final : private ActionRunner {
   LostBlobs& lost() { return lost_; }
 
  private:
-  enum Whole { kForward, kBackward, kIteration, kIterationWithTail, kWholePasses };
+  enum Whole { kForward, kBackward, kIteration, kReducedIteration, kWholeIteration, kWholePasses };
   struct Pass {
-    explicit Pass(Schedule made) : schedule(std::move(made)), replay(schedule.actions) {}
-    const Schedule schedule;
+    explicit Pass(Schedule made)
+        : shared(std::make_shared<const Schedule>(std::move(made))), replay(schedule.actions) {}
+    const std::shared_ptr<const Schedule> shared;
+    const Schedule& schedule = *shared;
     Replay replay;
   };
   // A pass that runs. A layer may run another pass of its own net meanwhile.
@@ -91,13 +107,19 @@ class Executor final : private ActionRunner {
     bool renews = false;
     // Each step is prepared right before it runs: observers may change parameters.
     bool prepares_each = false;
+    int replica = 0;  // of a list for several: which of its actions are those of this pass
   };
   bool trains() const { return arena_ && arena_->arrays().training; }
   // Made once: it asks each layer for its facts.
   const ScheduleMaker& Maker();
   // The schedule of a whole pass, made once.
   Pass* WholePass(Whole kind);
+  // `run` is called during the pass.
+  template <class Work> void WhileRunning(const Running& running, const Work& run);
+  bool Replays(const Observers& observers);
   void Run(Pass* pass, const Running& running, bool replays);
+  // Of each reduction of the tail, the nodes that write what it sums.
+  std::vector<std::set<int>> FindWriters() const;
   // Brings the steps of the schedule up to date before the first one runs.
   void Prepare(const Schedule& schedule);
   void PrepareIteration();
@@ -131,6 +153,7 @@ class Executor final : private ActionRunner {
   std::optional<ScheduleMaker> maker_;
   std::unique_ptr<Pass> passes_[kWholePasses];
   std::optional<bool> replays_;
+  SideStream reductions_;
   const Running* running_ = nullptr;  // the innermost; null between passes
 };
 

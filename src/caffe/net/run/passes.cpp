@@ -27,7 +27,7 @@ void Passes::DropTail() {
 }
 
 void Passes::RunTail() {
-  for (const auto& entry : *rooms_.tail) entry();
+  for (const auto& entry : rooms_.tail->entries) entry();
 }
 
 void Passes::StoreViewed() {
@@ -222,28 +222,40 @@ void Passes::NoteReplays(const char* passes, const std::string& why, std::string
   *last = why;
 }
 
-void Passes::Iterate(bool tail) {
+void Passes::ForwardBackward() {
+  Forward(0, wiring_.last_layer());
+  Backward(wiring_.last_layer(), 0);
+}
+
+void Passes::Iterate(IterationEnd end) {
+  if (!BeginIteration()) return IterateInOneList(end, 0, nullptr);
+  ForwardBackward();
+  if (end == IterationEnd::kBackward) return;
+  for (const auto& reduction : rooms_.tail->reductions) reduction.enqueue();
+  if (end == IterationEnd::kTail) RunTail();
+}
+
+bool Passes::BeginIteration() {
   StoreViewed();
   Executor& executor = frees_memory_ ? plans_.whole() : plans_.by_layer();
   using Pass = MemoryForecast::Pass;
   CheckMemory(frees_memory_ && !observers_.LooksAtLayers() ? Pass::kArena : Pass::kBackward);
   const std::string why = WhyInParts();
+  NoteReplays("iterations", why.empty() ? WhyNotReplayed(observers_.Active()) : why,
+              &why_no_iterations_, &executor);
+  return !why.empty();
+}
+
+void Passes::IterateInOneList(IterationEnd end, int replica, const RunAsMember* member) {
+  Executor& executor = frees_memory_ ? plans_.whole() : plans_.by_layer();
   const std::vector<PassObserver*> observers = observers_.Active();
-  NoteReplays("iterations", why.empty() ? WhyNotReplayed(observers) : why, &why_no_iterations_,
-              &executor);
-  if (!why.empty()) {
-    Forward(0, wiring_.last_layer());
-    Backward(wiring_.last_layer(), 0);
-    if (tail) RunTail();
-    return;
-  }
   forward_in_arena_ = 0;
   if (!frees_memory_) plans_.whole().LeaveArena();
   rooms_.versions->ShareDiffs();  // before the arena is planned
   in_steps_.assign(wiring_.nodes.size(), frees_memory_);
   WithInputs([&] {
     views_.ForgetOverwritten(0, wiring_.last_node(), true);
-    WithNeeds([&] { executor.Iterate(tail, observers); });
+    WithNeeds([&] { executor.Iterate(end, observers, replica, member); });
   });
   ShowInputDiffs();
   for (PassObserver* observer : observers) observer->AfterBackwardPass();

@@ -21,9 +21,17 @@ class Passes {
   // Layers [start, end], in Wiring::layers; see Net.
   void Forward(int start, int end);
   void Backward(int start, int end);
-  // A whole forward and backward; and, with `tail`, PassRooms::tail.
-  void Iterate(bool tail);
+  // A whole forward and backward; and what follows them up to `end`.
+  void Iterate(IterationEnd end);
+  const TrainingTail& tail() const { return *rooms_.tail; }
+  // The entries of the tail.
   void RunTail();
+  // Iterate in parts, for several replicas. Whether the iteration cannot be one list of actions, but
+  // needs a forward and a backward of their own.
+  bool BeginIteration();
+  void ForwardBackward();
+  // After BeginIteration; see Executor::Iterate.
+  void IterateInOneList(IterationEnd end, int replica, const RunAsMember* member);
   // PassRooms::tail has changed.
   void DropTail();
   void set_frees_memory(bool value) { frees_memory_ = value; }

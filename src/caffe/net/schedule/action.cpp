@@ -25,6 +25,36 @@ std::vector<ActionRange> RecordableRanges(std::span<const Action> actions) {
   return ranges;
 }
 
+std::vector<Action> TakeTurns(std::span<const Schedule* const> replicas) {
+  std::vector<Action> actions;
+  std::vector<size_t> next(replicas.size(), 0);
+  const auto has = [&](size_t replica) {
+    return next[replica] < replicas[replica]->actions.size();
+  };
+  const auto take = [&](size_t replica) {
+    actions.push_back(replicas[replica]->actions[next[replica]++]);
+    actions.back().replica = static_cast<int>(replica);
+  };
+  bool any = true;
+  while (any) {
+    for (bool more = true; more;) {
+      more = false;
+      for (size_t r = 0; r < replicas.size(); ++r) {
+        if (!has(r) || replicas[r]->actions[next[r]].kind == Action::Kind::kReduce) continue;
+        take(r);
+        more = true;
+      }
+    }
+    any = false;
+    for (size_t r = 0; r < replicas.size(); ++r) {
+      if (!has(r)) continue;
+      take(r);
+      any = true;
+    }
+  }
+  return actions;
+}
+
 namespace {
 
 const char* NameOf(Action::Kind kind) {
@@ -37,6 +67,8 @@ const char* NameOf(Action::Kind kind) {
     case Action::Kind::kPlaceAgain: return "place again";
     case Action::Kind::kAgain: return "again";
     case Action::Kind::kBackward: return "backward";
+    case Action::Kind::kReduce: return "reduce";
+    case Action::Kind::kJoin: return "join";
     case Action::Kind::kEndBackward: return "end of backward";
     default: return "tail";
   }
@@ -44,9 +76,9 @@ const char* NameOf(Action::Kind kind) {
 
 }  // namespace
 
-std::string ToText(const Schedule& schedule, const std::vector<std::string>& names) {
+std::string ToText(std::span<const Action> actions, const std::vector<std::string>& names) {
   std::string text;
-  for (const Action& action : schedule.actions) {
+  for (const Action& action : actions) {
     text += NameOf(action.kind);
     if (action.of_step()) {
       text += Concat(" ", action.index, " ", names[action.node]);
@@ -55,6 +87,7 @@ std::string ToText(const Schedule& schedule, const std::vector<std::string>& nam
     } else if (action.index >= 0) {
       text += Concat(" ", action.index);
     }
+    if (action.replica > 0) text += Concat(", replica ", action.replica);
     if (!action.replays && !action.on_host()) text += ", not replayed";
     text += "\n";
   }

@@ -18,15 +18,18 @@ struct Action {
     kPlaceAgain,     // gives the arrays of a segment that runs again their slices
     kAgain,          // the forward of a node, or of a step that ends with it, again
     kBackward,       // the backward pass of a node, or of a step that ends with it
+    kReduce,         // a reduction of the tail, on a stream of its own
+    kJoin,           // what follows waits for the reductions
     kEndBackward,    // returns all slices
     kTail,           // an entry of the tail
   };
   Kind kind = Kind::kStep;
-  int index = -1;        // of the step, node, segment or entry
+  int index = -1;        // of the step, node, segment, reduction or entry
   int node = -1;         // which observers see; -1: none
   bool replays = false;  // enqueues the same work in each pass, which can be recorded
   // Observers are called before it, and after it: a step and the conversions for it are one to them.
   bool begins = true, ends = true;
+  int replica = 0;  // of a list for several
 
   bool of_step() const { return kind == Kind::kStep || kind == Kind::kConvert; }
   // Changes only the host's knowledge of memories: runs beside a replay, too.
@@ -53,7 +56,11 @@ struct ActionRange {
 // actions that enqueue work.
 std::vector<ActionRange> RecordableRanges(std::span<const Action> actions);
 
+// The actions of several replicas in turns, one of each. Reductions of the same gradients follow each
+// other: the first one begins after all that the replicas do before theirs.
+std::vector<Action> TakeTurns(std::span<const Schedule* const> replicas);
+
 // A line for each action: "step 3 conv1", "backward conv1". `names`: of the nodes.
-std::string ToText(const Schedule& schedule, const std::vector<std::string>& names);
+std::string ToText(std::span<const Action> actions, const std::vector<std::string>& names);
 
 }  // namespace caffe

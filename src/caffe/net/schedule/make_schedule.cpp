@@ -1,5 +1,6 @@
 #include "make_schedule.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace caffe {
@@ -81,10 +82,54 @@ Schedule ScheduleMaker::Backward(const std::vector<int>& run,
   return schedule;
 }
 
+// The last node of a step that trains stands for the step.
+bool ScheduleMaker::Writes(const Action& action, const std::set<int>& nodes) const {
+  if (action.kind != Kind::kBackward) return false;
+  if (nodes.count(action.index)) return true;
+  const auto step = std::find_if(plan_.steps.begin(), plan_.steps.end(), [&](const Step& one) {
+    return one.trains() && one.nodes.back() == action.index;
+  });
+  return step != plan_.steps.end() && std::any_of(step->nodes.begin(), step->nodes.end(),
+                                                  [&](int node) { return nodes.count(node) > 0; });
+}
+
+void ScheduleMaker::AddReductions(const std::vector<std::set<int>>& writers,
+                                  Schedule* schedule) const {
+  if (writers.empty()) return;
+  const std::vector<Action> passes = std::move(schedule->actions);
+  std::vector<size_t> after;  // of each reduction: it follows this action
+  size_t least = 0;
+  while (passes[least].kind != Kind::kSeed) ++least;
+  for (const std::set<int>& nodes : writers) {
+    for (size_t i = least; i < passes.size(); ++i) {
+      if (Writes(passes[i], nodes)) least = i;
+    }
+    after.push_back(least);
+  }
+  std::vector<Action>& actions = schedule->actions;
+  actions.clear();
+  size_t next = 0;
+  bool open = false;  // reductions may still run
+  const auto join = [&] {
+    if (open) actions.push_back({Kind::kJoin, -1, -1, true});
+    open = false;
+  };
+  for (size_t i = 0; i < passes.size(); ++i) {
+    if (!passes[i].on_host() && !passes[i].replays) join();
+    actions.push_back(passes[i]);
+    for (; next < after.size() && after[next] == i; ++next) {
+      actions.push_back({Kind::kReduce, static_cast<int>(next), -1, true});
+      open = true;
+    }
+  }
+  join();
+}
+
 Schedule ScheduleMaker::Training(const std::vector<int>& run, const std::vector<bool>& needed,
-                                 size_t tail) const {
+                                 const std::vector<std::set<int>>& writers, size_t tail) const {
   Schedule schedule = Forward({}, 0, static_cast<int>(replays_.size()) - 1);
   AddBackward(run, needed, &schedule);
+  AddReductions(writers, &schedule);
   for (size_t i = 0; i < tail; ++i) {
     schedule.actions.push_back({Kind::kTail, static_cast<int>(i), -1, true});
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "action.hpp"
@@ -21,14 +22,19 @@ class ScheduleMaker {
   // Runs those of the nodes `run` backward that `needed` names, from the diffs of the losses. A pass
   // in an arena has the order of PassArrays::backward.
   Schedule Backward(const std::vector<int>& run, const std::vector<bool>& needed) const;
-  // A whole forward and backward, and a tail of so many entries.
+  // A whole forward and backward, and a tail of so many entries. `writers`: of each reduction, the
+  // nodes whose backward passes write what it sums. It follows the last of them, and the reduction
+  // before it. All reductions end before the tail, and before work that is not replayed.
   Schedule Training(const std::vector<int>& run, const std::vector<bool>& needed,
-                    size_t tail) const;
+                    const std::vector<std::set<int>>& writers, size_t tail) const;
 
  private:
   Action NodeAction(Action::Kind kind, int index, int node) const;
   void AddBackward(const std::vector<int>& run, const std::vector<bool>& needed,
                    Schedule* schedule) const;
+  // Whether an action is the backward pass of one of the nodes.
+  bool Writes(const Action& action, const std::set<int>& nodes) const;
+  void AddReductions(const std::vector<std::set<int>>& writers, Schedule* schedule) const;
 
   const Plan& plan_;
   const std::vector<bool> replays_;
