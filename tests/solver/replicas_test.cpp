@@ -171,6 +171,41 @@ TEST_P(ReplicasTest, HaveTheBitsOfOneNetWithTwoBatches) {
   EXPECT_TRUE(one ? both.group.sums <= 20 : both.group.sums > 0);
 }
 
+// Reads the gradients of a net through views that exist all the time.
+class ViewedGradients : public Solver::Callback {
+ public:
+  explicit ViewedGradients(Solver* solver) {
+    for (const BlobBase* blob : solver->net()->learnable_params()) {
+      views_.push_back({blob->diff_memory()->View(), blob->count()});
+    }
+    solver->AddCallback(this);
+  }
+  void OnGradientsReady() override {
+    for (const auto& [view, count] : views_) {
+      const float* const values = static_cast<const float*>(view.get());
+      seen.emplace_back(values, values + count);
+    }
+  }
+  std::vector<std::vector<double>> seen;
+
+ private:
+  std::vector<std::pair<std::shared_ptr<void>, int64_t>> views_;
+};
+
+// With views, the iterations of all replicas run in parts.
+TEST_P(ReplicasTest, ViewsShowTheSumsAndChangeNoResult) {
+  Replicated both(GetParam().one, GetParam().device);
+  both.Step(2);
+  ViewedGradients first(both.replicas()[0]), second(both.replicas()[1]), whole(&both.whole());
+  for (int i = 3; i <= 5; ++i) {
+    both.Step(1);
+    both.ExpectEqual(Concat("iteration ", i, " with views"));
+  }
+  ASSERT_FALSE(whole.seen.empty());
+  EXPECT_EQ(first.seen, whole.seen);
+  EXPECT_EQ(second.seen, whole.seen);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, ReplicasTest, testing::ValuesIn(CasesOnDevices()),
                          [](const auto& info) {
                            return DeviceName(*info.param.device) + "_" + info.param.one.name;
@@ -289,6 +324,61 @@ TEST(ReplicasOfOneThreadTest, NetsThatDifferAreRefused) {
   const std::string error = ErrorOf([&] { second.solver->SetCommunicator(group.rank(1)); });
   for (const char* part : {"replica 1", "layer 'conv2'", "5 4 2 2 (80)", "6 4 2 2 (96)"}) {
     EXPECT_TRUE(Holds(error, part));
+  }
+}
+
+TEST(ReplicasOfOneThreadTest, NetsOfOtherNamesTypesOrNumbersOfParametersAreRefused) {
+  struct Other {
+    const char *from, *to, *type;
+    std::vector<const char*> parts;
+  };
+  const Other others[] = {
+      {"name: 'conv2'", "name: 'second'", "", {"layer 'second'", "layer 'conv2'", "6 4 2 2"}},
+      {"'small'", "'small'", "data_type: CAFFE_DOUBLE", {"layer 'conv1'", "double", "float"}},
+      {"num_output: 3",
+       "bias_term: false num_output: 3",
+       "",
+       {"parameter 7 is ", "replica 0 is layer 'last'"}},
+  };
+  for (const Other& other : others) {
+    SCOPED_TRACE(other.to);
+    const Case one = Cases()[0];
+    Case changed = one;
+    changed.net.replace(changed.net.find(other.from), std::string(other.from).size(), other.to);
+    changed.solver += other.type;
+    Trained first(one, Cpu(), 1, 0, 2), second(changed, Cpu(), 1, 1, 2);
+    SummingGroup group(2);
+    first.solver->SetCommunicator(group.rank(0));
+    const std::string error = ErrorOf([&] { second.solver->SetCommunicator(group.rank(1)); });
+    EXPECT_TRUE(Holds(error, "replica 1"));
+    for (const char* part : other.parts) EXPECT_TRUE(Holds(error, part));
+  }
+}
+
+// The gradient of a shared parameter is complete after the lowest of its layers. One net adds the
+// terms of both batches in another order.
+TEST(ReplicasOfOneThreadTest, SharedParametersAreSummedAfterTheirLastWriter) {
+  Case one = Cases()[0];
+  one.bucket_bytes = 1;
+  const std::string shared = "param { name: 'w' } param { name: 'b' } ";
+  const std::string square = Weights("inner_product", "num_output: 10") + shared;
+  one.net =
+      DataText(12) +
+      Layer("InnerProduct", "first", "data", "first", Weights("inner_product", "num_output: 10")) +
+      Layer("InnerProduct", "lower", "first", "lower", square) +
+      Layer("TanH", "tanh", "lower", "tanh") +
+      Layer("InnerProduct", "upper", "tanh", "upper", square) + LossText("upper");
+  Replicated both(one, Cpu());
+  ASSERT_EQ(both.whole().net()->learnable_params().size(), 6u);
+  both.Step(10);
+  const auto values = [](Solver& solver, size_t i) {
+    return solver.net()->learnable_params()[i]->DataAsDouble();
+  };
+  for (size_t i = 0; i < 6; ++i) {
+    const std::vector<double> mine = values(*both.replicas()[0], i),
+                              whole = values(both.whole(), i);
+    EXPECT_EQ(mine, values(*both.replicas()[1], i)) << "parameter " << i;
+    for (size_t j = 0; j < mine.size(); ++j) ASSERT_NEAR(mine[j], whole[j], 1e-5);
   }
 }
 

@@ -19,6 +19,7 @@ void JointIteration::Iterate(std::span<Passes* const> replicas, IterationEnd end
   for (size_t i = 0; i < replicas[0]->tail().reductions.size(); ++i) {
     for (Passes* one : replicas) one->tail().reductions[i].enqueue();
   }
+  for (Passes* one : replicas) one->ShowReduced();
   if (end == IterationEnd::kReductions) return;
   for (Passes* one : replicas) one->RunTail();
 }

@@ -232,7 +232,12 @@ void Passes::Iterate(IterationEnd end) {
   ForwardBackward();
   if (end == IterationEnd::kBackward) return;
   for (const auto& reduction : rooms_.tail->reductions) reduction.enqueue();
+  ShowReduced();
   if (end == IterationEnd::kTail) RunTail();
+}
+
+void Passes::ShowReduced() {
+  if (!rooms_.tail->reductions.empty()) views_.Update();
 }
 
 bool Passes::BeginIteration() {

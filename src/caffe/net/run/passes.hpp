@@ -30,6 +30,8 @@ class Passes {
   // needs a forward and a backward of their own.
   bool BeginIteration();
   void ForwardBackward();
+  // After the reductions of such an iteration: views show the sums.
+  void ShowReduced();
   // After BeginIteration; see Executor::Iterate.
   void IterateInOneList(IterationEnd end, int replica, const RunAsMember* member);
   // PassRooms::tail has changed.
