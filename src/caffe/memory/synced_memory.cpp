@@ -111,7 +111,7 @@ void SyncedMemory::ToDevice() {
 void SyncedMemory::Change(Residency to) {
   residency_ = to;
   residency_.version = NextVersion();
-  origin_ = {};
+  if (origin_.pending || origin_.form) origin_ = {};
 }
 
 const void* SyncedMemory::host_data() {

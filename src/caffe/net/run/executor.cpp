@@ -319,9 +319,10 @@ void Executor::EndBackward() {
 
 namespace {
 
-void AddBlob(const BlobBase& blob, GraphEpoch* epoch) {
+// `diff`: in an iteration, which has a backward.
+void AddBlob(const BlobBase& blob, bool diff, GraphEpoch* epoch) {
   epoch->Add(blob.data_memory().get());
-  epoch->Add(blob.has_diff() ? blob.diff_memory().get() : nullptr);
+  if (diff) epoch->Add(blob.has_diff() ? blob.diff_memory().get() : nullptr);
   if (blob.type().is_quantized()) epoch->Add(static_cast<uint64_t>(blob.range().zero));
 }
 
@@ -331,13 +332,16 @@ void Executor::AddNode(int index, GraphEpoch* epoch) const {
   const Node& node = wiring_.nodes[index];
   epoch->Add(static_cast<uint64_t>(rooms_.runner->shape_epoch(index)));
   epoch->Add(node.layer->context().seed);
-  for (const BlobBase* bottom : node.bottom) AddBlob(*bottom, epoch);
-  for (const BlobBase* top : node.top) AddBlob(*top, epoch);
+  const bool iteration = running_->renews;
+  for (const BlobBase* bottom : node.bottom) AddBlob(*bottom, iteration, epoch);
+  for (const BlobBase* top : node.top) AddBlob(*top, iteration, epoch);
   for (size_t i = 0; i < node.layer->blobs().size(); ++i) {
     const BlobBase& parameter = *node.layer->blobs()[i];
-    AddBlob(parameter, epoch);
-    epoch->Add(node.layer->param_propagate_down(static_cast<int>(i)));
-    if (running_->renews) continue;
+    AddBlob(parameter, iteration, epoch);
+    if (iteration) {
+      epoch->Add(node.layer->param_propagate_down(static_cast<int>(i)));
+      continue;
+    }
     // A copy that Prepare made of the parameter has new content, or other memory.
     epoch->Add(parameter.data_version());
     epoch->Add(parameter.data_memory()->buffer().get());
@@ -347,8 +351,11 @@ void Executor::AddNode(int index, GraphEpoch* epoch) const {
 void Executor::AddStep(size_t step, GraphEpoch* epoch) const {
   if (!works_.HasNotedShapes(step)) epoch->MarkIncomplete();
   epoch->Add(works_.serial(step));
-  for (const int node : plan_.steps[step].nodes) AddNode(node, epoch);
-  works_.VisitArrays(step, [epoch](const BlobBase& array) { AddBlob(array, epoch); });
+  if (!plan_.steps[step].converts()) {
+    for (const int node : plan_.steps[step].nodes) AddNode(node, epoch);
+  }
+  works_.VisitLaidOut(step,
+                      [&](const BlobBase& array) { AddBlob(array, running_->renews, epoch); });
 }
 
 void Executor::AddToEpoch(std::span<const Action> actions, GraphEpoch* epoch) {

@@ -110,7 +110,9 @@ LayoutConverter& Works::Converter(DataType type) {
 void Works::PrepareArrays(const Step& step) {
   for (const auto* arrays : {&step.reads, &step.writes}) {
     for (const int array : *arrays) {
-      const BlobBase& blob = *wiring_.blobs[plan_.arrays[array].blob];
+      const Array& one = plan_.arrays[array];
+      if (one.in_c_order()) continue;  // it is the blob
+      const BlobBase& blob = *wiring_.blobs[one.blob];
       if (array_blobs_[array]->shape() != blob.shape()) array_blobs_[array]->ReshapeLike(blob);
     }
   }

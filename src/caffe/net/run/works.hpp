@@ -47,10 +47,12 @@ class Works {
   // Whether bottoms and tops have the shapes for which the step was prepared.
   bool HasNotedShapes(size_t step) const;
 
-  // Calls use(blob) for each array that the step reads or writes.
-  template <class Use> void VisitArrays(size_t step, const Use& use) const {
+  // Calls use(blob) for each array of the step in another layout than C order. The others are blobs.
+  template <class Use> void VisitLaidOut(size_t step, const Use& use) const {
     for (const auto* arrays : {&plan_.steps[step].reads, &plan_.steps[step].writes}) {
-      for (const int array : *arrays) use(*array_blobs_[array]);
+      for (const int array : *arrays) {
+        if (!plan_.arrays[array].in_c_order()) use(*array_blobs_[array]);
+      }
     }
   }
 
