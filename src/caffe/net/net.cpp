@@ -4,7 +4,6 @@
 #include <cmath>
 #include <exception>
 #include <map>
-#include <optional>
 #include <random>
 #include <set>
 
@@ -18,41 +17,14 @@
 #include "caffe/io/unknown_names.hpp"
 #include "caffe/net/build/net_builder.hpp"
 #include "caffe/net/net_file.hpp"
-#include "caffe/net/ranges/net_ranges.hpp"
-#include "caffe/net/replicas.hpp"
 #include "caffe/net/run/in_layer.hpp"
-#include "caffe/net/run/joint_iteration.hpp"
-#include "caffe/net/run/passes.hpp"
 #include "caffe/net/weights/net_weights.hpp"
 #include "caffe/net/weights/run_state.hpp"
 #include "caffe/quant/histogram.hpp"
 #include "caffe/quant/stored_ranges.hpp"
+#include "rooms.hpp"
 
 namespace caffe {
-struct Net::Rooms {
-  Rooms(const Wiring& wiring, const NetParameter& given, StepState* state, Device* device)
-      : gradients(wiring),
-        ranges(wiring, given, device),
-        losses(wiring, state),
-        versions(wiring, &ranges),
-        views(wiring),
-        runner(wiring),
-        observers(wiring, gradients, views, &versions, &ranges) {}
-
-  PassRooms ForPasses(const Wiring& wiring) {
-    return {&runner, &ranges, &gradients, &losses, &versions, wiring.workspace.get(), &tail};
-  }
-
-  Gradients gradients;
-  NetRanges ranges;
-  LossSeeds losses;
-  BlobVersions versions;
-  Views views;
-  NodeRunner runner;
-  Observers observers;
-  TrainingTail tail;
-  std::optional<Passes> passes;  // made last
-};
 
 Net::Net(const NetParameter& parameter, const NetOptions& options) {
   NamingMemory(NetLabel(parameter.name()), [&] { Init(parameter, options); });
@@ -177,24 +149,6 @@ void Net::SetTrainingTail(TrainingTail tail) {
 }
 
 void Net::RunTail() { rooms_->passes->RunTail(); }
-
-Replicas::Replicas(std::vector<Net*> nets)
-    : nets_(std::move(nets)), joint_(std::make_unique<JointIteration>()) {}
-
-Replicas::~Replicas() = default;
-
-void Replicas::Iterate(IterationEnd end) {
-  std::vector<Passes*> passes;
-  for (Net* net : nets_) {
-    net->FollowDefaultDevice();
-    CAFFE_CHECK(net->device() == nets_[0]->device(), NetLabel(net->name()), " is on ",
-                net->device()->info().id,
-                ", but replicas that one thread trains are on one device, ",
-                nets_[0]->device()->info().id);
-    passes.push_back(&*net->rooms_->passes);
-  }
-  joint_->Iterate(passes, end);
-}
 
 void Net::set_frees_memory(bool value) { rooms_->passes->set_frees_memory(value); }
 

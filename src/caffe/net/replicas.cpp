@@ -1,0 +1,30 @@
+#include "caffe/net/replicas.hpp"
+
+#include <utility>
+
+#include "caffe/core/error.hpp"
+#include "caffe/io/unknown_names.hpp"
+#include "caffe/net/run/joint_iteration.hpp"
+#include "rooms.hpp"
+
+namespace caffe {
+
+Replicas::Replicas(std::vector<Net*> nets)
+    : nets_(std::move(nets)), joint_(std::make_unique<JointIteration>()) {}
+
+Replicas::~Replicas() = default;
+
+void Replicas::Iterate(IterationEnd end) {
+  std::vector<Passes*> passes;
+  for (Net* net : nets_) {
+    net->FollowDefaultDevice();
+    CAFFE_CHECK(net->device() == nets_[0]->device(), NetLabel(net->name()), " is on ",
+                net->device()->info().id,
+                ", but replicas that one thread trains are on one device, ",
+                nets_[0]->device()->info().id);
+    passes.push_back(&*net->rooms_->passes);
+  }
+  joint_->Iterate(passes, end);
+}
+
+}  // namespace caffe
