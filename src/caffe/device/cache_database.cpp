@@ -209,7 +209,9 @@ void CheckTrust(const fs::path& path) {
     }
   }
   for (const fs::path& one : files) {
-    if (fs::exists(one, error) && !fs::is_regular_file(one, error)) {
+    // One look: another process may remove a sidecar at any time.
+    const fs::file_status status = fs::status(one, error);
+    if (fs::exists(status) && !fs::is_regular_file(status)) {
       throw DatabaseError(Kind::kOther, Concat(one.string(), " is not a regular file"));
     }
   }
