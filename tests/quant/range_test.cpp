@@ -1,4 +1,4 @@
-// Entries of files that hold no range are ignored, with a warning that names entry and fault.
+// Entries without a range are ignored; a warning names the entry and its fault.
 #include "caffe/quant/range.hpp"
 
 #include <gtest/gtest.h>

@@ -352,6 +352,24 @@ TEST(ReplicasOfOneThreadTest, NetsThatDifferAreRefused) {
   }
 }
 
+// In one list, and with an observer of layers, for which each net runs a forward and a backward.
+TEST(ReplicasOfOneThreadTest, SolversWithoutTheSameReductionsAreRefused) {
+  for (const bool looks : {false, true}) {
+    const Case one = Cases()[0];
+    Trained first(one, Cpu(), 1, 0, 2), second(one, Cpu(), 1, 1, 2);
+    SummingGroup group(2);
+    first.solver->SetCommunicator(group.rank(0), one.bucket_bytes);
+    if (looks) first.solver->net()->set_after_forward([](int) {});
+    const std::string error = ErrorOf([&] {
+      Solver::StepTogether({first.solver.get(), second.solver.get()}, 1);
+    });
+    for (const char* part : {"replica 1, has 0 reductions", "give each solver a communicator"}) {
+      EXPECT_TRUE(Holds(error, part)) << error;
+    }
+  }
+  EXPECT_TRUE(Holds(ErrorOf([] { Solver::StepTogether({}, 1); }), "at least one solver"));
+}
+
 TEST(ReplicasOfOneThreadTest, NetsOfOtherNamesTypesOrNumbersOfParametersAreRefused) {
   struct Other {
     const char *from, *to, *type;

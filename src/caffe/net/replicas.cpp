@@ -23,6 +23,11 @@ void Replicas::Iterate(IterationEnd end) {
                 ", but replicas that one thread trains are on one device, ",
                 nets_[0]->device()->info().id);
     passes.push_back(&*net->rooms_->passes);
+    const size_t own = passes.back()->tail().reductions.size();
+    const size_t first = passes[0]->tail().reductions.size();
+    CAFFE_CHECK(own == first, NetLabel(net->name()), ", replica ", passes.size() - 1, ", has ", own,
+                " reductions of gradients, replica 0 has ", first,
+                "; give each solver a communicator of one group, with the same bucket_bytes");
   }
   joint_->Iterate(passes, end);
 }

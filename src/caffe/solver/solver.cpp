@@ -263,7 +263,8 @@ void Solver::Step(int64_t iterations) {
 }
 
 void Solver::StepTogether(const std::vector<Solver*>& replicas, int64_t iterations) {
-  Solver& first = *replicas.at(0);
+  CAFFE_CHECK(!replicas.empty(), "StepTogether needs at least one solver");
+  Solver& first = *replicas[0];
   std::vector<Net*> nets;
   for (Solver* one : replicas) {
     const auto check = [&](const char* name, int64_t value, int64_t expected) {
