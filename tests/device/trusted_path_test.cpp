@@ -8,11 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <thread>
 
 #include "caffe/core/error.hpp"
 
@@ -184,6 +186,27 @@ TEST_F(TrustedPathTest, RelativePathsAndTheRootAreChecked) {
   EXPECT_TRUE(Holds(WhyUntrusted("."), (root_ / "here").string()));
   fs::current_path(before);
   EXPECT_EQ(WhyUntrusted("/"), "");
+}
+
+// As two processes of one user that set one damaged file aside.
+TEST_F(TrustedPathTest, AFileMayBeReplacedDuringTheCheck) {
+  const fs::path file = File("programs.db"), link = root_ / "link";
+  fs::create_symlink(root_, link);
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    for (int i = 0; !done; ++i) {
+      const fs::path next = File(Concat("next", i % 2));
+      if (i % 3 == 0) fs::remove(file);
+      fs::rename(next, file);
+    }
+  });
+  std::string why;
+  for (int i = 0; i < 3000 && why.empty(); ++i) {
+    for (const fs::path& path : {file, link / "programs.db"}) why += WhyUntrusted(path);
+  }
+  done = true;
+  other.join();
+  EXPECT_EQ(why, "");
 }
 
 TEST_F(TrustedPathTest, LinksOfProcThatLeadElsewhereAreSeen) {

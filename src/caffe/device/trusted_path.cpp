@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr mode_t kWritableByOthers = S_IWGRP | S_IWOTH;
 constexpr int kMostLinks = 40;  // as in the kernel
+constexpr int kMostLooks = 8;
 constexpr size_t kProbeBytes = size_t{1} << 16;
 
 class Descriptor {
@@ -150,7 +151,8 @@ std::string WhyUntrusted(const fs::path& path) {
   struct stat status;
   if (!here.valid() || ::fstat(here.get(), &status) != 0) return "";
   std::string complaint = Complaint(status, at, names.empty() ? Role::kCode : Role::kOnTheWay);
-  for (int links = 0; !names.empty();) {
+  int links = 0;
+  while (!names.empty()) {
     const std::string name = std::move(names.back());
     names.pop_back();
     Descriptor next(::openat(here.get(), name.c_str(), kFlags));
@@ -179,11 +181,12 @@ std::string WhyUntrusted(const fs::path& path) {
       complaint = Complaint(status, at, names.empty() ? Role::kCode : Role::kOnTheWay);
     }
   }
-  // Some links of /proc lead elsewhere than their texts say.
-  const auto followed = StatusOf(path.string());
-  if (complaint.empty() && followed && ::fstat(here.get(), &status) == 0 &&
-      !Same(*followed, status)) {
-    return Concat(path.string(), " leads elsewhere than to ", at.string());
+  // Some links of /proc lead elsewhere than their texts say. Another process of this user may replace
+  // the file between two looks, but not each time.
+  for (int looks = 0; complaint.empty() && links > 0; ++looks) {
+    const auto followed = StatusOf(path.string()), named = StatusOf(at.string());
+    if (!followed || (named && Same(*followed, *named))) break;
+    if (looks == kMostLooks) return Concat(path.string(), " leads elsewhere than to ", at.string());
   }
   return complaint;
 }
