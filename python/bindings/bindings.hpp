@@ -54,10 +54,13 @@ int64_t ToInteger(const pybind11::handle& value, const std::string& what,
 std::string Described(const pybind11::handle& value);
 // The extents of reshape(2, 3) or reshape((2, 3)).
 std::vector<int64_t> ToShape(const pybind11::args& extents, const std::string& what);
-// Throws an IndexError unless 0 <= index < count: "<whose> has 3 layers, there is no layer 99".
 // Throws, with the name, if a str cannot hold a name of the net: it is not UTF-8.
 void CheckNames(const caffe::Net& net);
+// Throws an IndexError unless 0 <= index < count: "<whose> has 3 layers, there is no layer 99".
 void CheckIndex(int64_t index, int64_t count, const std::string& whose, const std::string& noun);
+
+// A net of a solver as a caffe.Net, whose methods are Python's. The owner lives as long as it.
+pybind11::object NetObject(caffe::Net& net, const pybind11::object& owner);
 
 // The dict of net.memory.
 pybind11::dict MemoryDict(const caffe::MemoryNeeds& needs);

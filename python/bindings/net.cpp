@@ -159,6 +159,14 @@ std::string CodeName(caffe::DataType type) { return type == caffe::kQuant8 ? "in
 
 }  // namespace
 
+py::object NetObject(Net& net, const py::object& owner) {
+  py::object object = py::cast(&net, py::return_value_policy::reference_internal, owner);
+  if (py::type::of(object).is(py::type::of<Net>())) {
+    object.attr("__class__") = py::module_::import("caffe.pycaffe").attr("Net");
+  }
+  return object;
+}
+
 py::dict MemoryDict(const caffe::MemoryNeeds& needs) {
   py::dict memory;
   memory["weights"] = needs.parameters;

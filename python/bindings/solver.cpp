@@ -432,8 +432,11 @@ void BindSolver(py::module_& module) {
       "AdamSolver, … from a prototxt or a SolverParameter. If several threads\n"
       "use a solver and its nets, one runs at a time.")
       .def_property_readonly(
-          "net", [](PythonSolver& solver) { return Initialized(solver).net(); },
-          py::return_value_policy::reference_internal, "The net that is trained, a caffe.Net.")
+          "net",
+          [](const py::object& self) {
+            return NetObject(*Initialized(self.cast<PythonSolver&>()).net(), self);
+          },
+          "The net that is trained, a caffe.Net.")
       .def_property(
           "frees_memory", [](PythonSolver& solver) { return Initialized(solver).frees_memory(); },
           [](PythonSolver& solver, bool value) { Initialized(solver).set_frees_memory(value); },
@@ -456,7 +459,7 @@ void BindSolver(py::module_& module) {
           [](const py::object& self) {
             py::list nets;
             for (const auto& net : Initialized(self.cast<PythonSolver&>()).test_nets()) {
-              nets.append(py::cast(net.get(), py::return_value_policy::reference_internal, self));
+              nets.append(NetObject(*net, self));
             }
             return nets;
           },

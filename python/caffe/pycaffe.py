@@ -1,27 +1,37 @@
-"""Adds to the bound Net named blobs, forward and backward by name, and batches."""
+"""Net: named blobs, forward and backward by name, and batches, over the bound Net."""
+from __future__ import annotations
+
 import functools
 import os
 import warnings
 from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
-from . import bfloat16, names
-from ._caffe import Net, TEST, TRAIN, _printable, _shape_fault, quantizer_mode
+from . import _caffe, bfloat16, names
+from ._caffe import TEST, TRAIN, _printable, _shape_fault, quantizer_mode
 from .codes import Codes
 from .scalar_view import scalar_view
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+    from numpy.typing import ArrayLike, NDArray
+
+    from ._caffe import _Path, _Paths, _Spec, Blob, BlobVec, Layer, NetParameter, data_type
 
 
 def _cached(make):
     """A property that is made once per net."""
     name = '_cached_' + make.__name__
 
+    @functools.wraps(make)
     def read(self):
         if name not in self.__dict__:
             self.__dict__[name] = make(self)
         return self.__dict__[name]
 
-    return property(read, doc=make.__doc__)
+    return property(read)
 
 
 def _exclusive(method):
@@ -34,69 +44,12 @@ def _exclusive(method):
     return run
 
 
-def _blobs(self):
-    """The blobs by name, a dict of caffe.Blob in the net's order.
-
-    An unknown name is a KeyError that suggests the nearest one.
-    """
-    return names.NetDict(zip(self._blob_names, self._blobs), 'blob', 'net.blobs',
-                         'net.blobs[%r].data[...] = x')
-
-
-def _blob_loss_weights(self):
-    """The weight of each blob in the loss, a dict of float by name; 0 if it is not a loss."""
-    return names.NetDict(zip(self._blob_names, self._blob_loss_weights), 'blob',
-                         'net.blob_loss_weights')
-
-
-def _layer_dict(self):
-    """The layers by name, a dict of caffe.Layer in the order of a forward."""
-    return names.NetDict(zip(self._layer_names, self.layers), 'layer', 'net.layer_dict')
-
-
-def _params(self):
-    """The parameters by layer, a dict of lists of caffe.Blob: net.params['conv1'][0].
-
-    Layers without parameters are left out.
-    """
-    return names.NetDict(((name, layer.blobs) for name, layer
-                          in zip(self._layer_names, self.layers) if len(layer.blobs) > 0),
-                         'layer with parameters', 'net.params',
-                         'net.params[%r][0].data[...] = x')
-
-
-def _last_layer(self):
-    return len(self._layer_names) - 1
-
-
-def _inputs(self):
-    """The names of the net's inputs, a list of str: the keywords of forward."""
-    return [self._blob_names[i] for i in self._inputs]
-
-
-def _outputs(self):
-    """The names of the net's outputs, a list of str: the blobs that no layer reads."""
-    return [self._blob_names[i] for i in self._outputs]
-
-
-def _top_names(self):
-    """The names of each layer's tops, a dict of lists of str by layer."""
-    return names.NetDict(((layer, [self._blob_names[k] for k in self._top_ids(i)])
-                          for i, layer in enumerate(self._layer_names)), 'layer', 'net.top_names')
-
-
-def _bottom_names(self):
-    """The names of each layer's bottoms, a dict of lists of str by layer."""
-    return names.NetDict(((layer, [self._blob_names[k] for k in self._bottom_ids(i)])
-                          for i, layer in enumerate(self._layer_names)), 'layer', 'net.bottom_names')
-
-
-def _layer_index(self, name):
+def _layer_index(layer_names, name):
     try:
-        return list(self._layer_names).index(name)
+        return list(layer_names).index(name)
     except ValueError:
         raise ValueError('the net has no layer %s%s' % (
-            name, names.did_you_mean(name, self._layer_names))) from None
+            name, names.did_you_mean(name, layer_names))) from None
 
 
 def _write(blob, view, values):
@@ -191,104 +144,6 @@ def _check_blobs(blobs):
                     'net.forward(data=x)' % what)
 
 
-@_exclusive
-def _forward(self, blobs=None, start=None, end=None, codes=False, **kwargs):
-    """Runs the net, or the layers from `start` to `end` (names, both included).
-
-    Keywords are the net's inputs by name, either all or none, as arrays of the blobs' shapes.
-    Returns a dict of arrays: the outputs (with `end`, that layer's tops) and the blobs named in
-    `blobs`. Arrays of float, half and double are views, which the next pass overwrites; those of
-    bfloat16 and of codes (quant8, quant16) are copies as float32. Numbers without axes, such as
-    losses, are copies.
-
-    An input that holds codes quantizes floats by its range; integers are codes. With `codes` the
-    outputs are codes as well, and floats are refused.
-
-    Raises ValueError for wrong shapes, TypeError for inputs without a name, KeyError for
-    unknown blobs, and RuntimeError, with the layer's name, for errors in a layer.
-    """
-    wanted = _check_blobs(blobs)
-    first = 0 if start is None else _layer_index(self, start)
-    if end is None:
-        last = self._last_layer
-        outputs = self.outputs
-    else:
-        last = _layer_index(self, end)
-        outputs = self.top_names[end]
-    found = {name: self.blobs[name] for name in [*outputs, *wanted]}
-    if kwargs:
-        _check_names(kwargs, self.inputs, "the net's inputs")
-        for name, array in kwargs.items():
-            _check_batch(name, array, self.blobs[name])
-        # No blob can be read between the new inputs and a forward of all layers.
-        self._expect_forward(start is None and end is None)
-        try:
-            for name, array in kwargs.items():
-                _feed(self.blobs[name], array, codes)
-        except BaseException:
-            self._expect_forward(False)
-            raise
-    self._run_forward(first, last)
-    return {name: _output(blob, codes) for name, blob in found.items()}
-
-
-def _forward_part(self, start, end):
-    """BVLC's name for a forward of the layers from index start to end; returns the loss, float."""
-    self._run_forward(start, end)
-    return self._loss()
-
-
-@_exclusive
-def _backward(self, diffs=None, start=None, end=None, **kwargs):
-    """Runs backward from layer `start` down to `end` (names, both included).
-
-    Keywords are the diffs of the outputs (with `start`, of that layer's tops). Returns a dict of
-    views of the inputs' diffs (with `end`, of that layer's bottoms) and of those named in `diffs`;
-    diffs of bfloat16 are copies as float32, numbers without axes are copies. Inputs without a gradient, such as labels, are left
-    out; naming one in `diffs` is an error. Other errors are those of forward.
-    """
-    if start is None:
-        first = self._last_layer
-        tops = self.outputs
-    else:
-        first = _layer_index(self, start)
-        tops = self.top_names[start]
-    if end is None:
-        last = 0
-        outputs = self.inputs
-    else:
-        last = _layer_index(self, end)
-        outputs = self.bottom_names[end]
-    if kwargs:
-        _check_names(kwargs, tops, 'the diffs to begin with')
-        for name, array in kwargs.items():
-            _check_batch(name, array, self.blobs[name])
-            _write_diff(self.blobs[name], array)
-    known = self._request_gradients(outputs, list(diffs or ()))
-    self._backward(first, last)
-    return {name: _diff(self.blobs[name]) for name in [*known, *(diffs or ())]}
-
-
-def _batch(self, blobs):
-    """Cuts a dict of arrays into the net's batches; the last is padded with zeros."""
-    if not blobs:
-        return
-    count = len(next(iter(blobs.values())))
-    size = self.blobs[next(iter(blobs))].shape[0]
-    for name, array in blobs.items():
-        if len(array) != count:
-            raise ValueError('%s has %d items, others %d' % (name, len(array), count))
-    for begin in range(0, count, size):
-        batch = {}
-        for name, array in blobs.items():
-            part = np.asarray(array[begin:begin + size])
-            missing = size - len(part)
-            if missing > 0:
-                part = np.concatenate([part, np.zeros((missing,) + part.shape[1:], part.dtype)])
-            batch[name] = part
-        yield batch
-
-
 def _collect(collected, views):
     for name, view in views.items():
         if name in collected:
@@ -304,44 +159,6 @@ def _joined(collected, count):
     return joined
 
 
-@_exclusive
-def _forward_all(self, blobs=None, codes=False, **kwargs):
-    """Runs any number of items through the net in its batches.
-
-    Keywords are the net's inputs by name, arrays whose first axis counts the items. Returns a dict
-    of copies of the outputs and of the blobs named in `blobs`, for all items; a loss has one value
-    for each batch. Types, `codes` and errors are those of forward.
-    """
-    blobs = _check_blobs(blobs)
-    collected = {name: [] for name in [*self.outputs, *blobs]}
-    for batch in self._batch(kwargs):
-        _collect(collected, self.forward(blobs=blobs, codes=codes, **batch))
-    return _joined(collected, len(next(iter(kwargs.values()))) if kwargs else 0)
-
-
-@_exclusive
-def _forward_backward_all(self, blobs=None, diffs=None, **kwargs):
-    """Runs forward and backward in batches; keywords are inputs' data and outputs' diffs.
-
-    Returns copies: a dict of the outputs and `blobs`, and a dict of the inputs' diffs and `diffs`.
-    Types and errors are those of forward.
-    """
-    blobs = _check_blobs(blobs)
-    all_blobs = {name: [] for name in [*self.outputs, *(blobs or ())]}
-    all_diffs = {name: [] for name in [*self.inputs, *(diffs or ())]}
-    _check_names([name for name in kwargs if name not in self.outputs],
-                 self.inputs, "the net's inputs")
-    forward_batches = self._batch({name: kwargs[name] for name in self.inputs})
-    backward_batches = self._batch({name: kwargs[name] for name in self.outputs if name in kwargs})
-    for data, diff in zip_longest(forward_batches, backward_batches, fillvalue={}):
-        _collect(all_blobs, self.forward(blobs=blobs, **data))
-        _collect(all_diffs, self.backward(diffs=diffs, **diff))
-    count = len(next(iter(kwargs.values()))) if kwargs else 0
-    if count:  # inputs without a gradient are left out
-        all_diffs = {name: parts for name, parts in all_diffs.items() if parts}
-    return _joined(all_blobs, count), _joined(all_diffs, count)
-
-
 def _memory_arrays(data, labels):
     """Data and labels for a MemoryData layer: contiguous floats, labels as (N, 1, 1, 1)."""
     data = np.ascontiguousarray(data, dtype=np.float32)
@@ -349,25 +166,6 @@ def _memory_arrays(data, labels):
     if labels.ndim == 1:
         labels = labels.reshape(-1, 1, 1, 1)
     return data, labels
-
-
-def _set_input_arrays(self, *arguments):
-    """set_input_arrays(data, labels): sets what the net's first layer, a MemoryData, reads.
-
-    set_input_arrays(index, data, labels) names the layer by its index, as the OpenCL fork does.
-    data is (items, channels, height, width), labels (items,); both become float32. RuntimeError
-    unless the items are a multiple of the batch and have the layer's shape.
-    """
-    if len(arguments) not in (2, 3):
-        raise TypeError('set_input_arrays takes (data, labels) or (index, data, labels), not %d '
-                        'arguments' % len(arguments))
-    index, data, labels = arguments if len(arguments) == 3 else (0, *arguments)
-    return self.set_layer_input_arrays(self.layers[index], data, labels)
-
-
-def _set_layer_input_arrays(self, layer, data, labels):
-    """Sets what a MemoryData layer of net.layers reads; arrays are those of set_input_arrays."""
-    return self._set_input_arrays(layer, *_memory_arrays(data, labels))
 
 
 _PHASES = {'TRAIN': TRAIN, 'TEST': TEST}
@@ -399,38 +197,6 @@ def _check_file(network_file):
                         % (network_file, type(network_file).__name__))
 
 
-_make = Net.__init__
-
-
-def _init(self, network_file, phase=None, level=None, stages=None, weights=None, weights_file=None,
-          strict=False, python_layers=True):
-    if weights_file is None and level is not None and isinstance(phase, (str, os.PathLike)) and (
-            str(phase).upper() not in _PHASES):
-        weights_file, phase, level = phase, level, None
-    if hasattr(network_file, 'to_proto'):  # a NetSpec or one of its tops
-        network_file = network_file.to_proto()
-    if weights_file is not None:
-        warnings.warn('Net(file, weights, phase) is deprecated: use Net(file, phase, '
-                      'weights=weights)', DeprecationWarning, stacklevel=2)
-        weights = weights_file
-    _check_file(network_file)
-    phase = TEST if phase is None else _phase_number(phase)
-    _make(self, network_file, phase, 0 if level is None else level, stages, weights, strict,
-          python_layers)
-
-
-def _quant_mode(self):
-    """The mode of all quantizers, a caffe.quantizer_mode.
-
-    CAFFE_QUANT_PASSIVE uses ranges, CAFFE_QUANT_OBSERVE collects them, CAFFE_QUANT_PSEUDO quantizes
-    and dequantizes in float. Set it to one of these, to its number (0, 1, 2), or to 'passive',
-    'observe' or 'pseudo'. While it is observe, every forward widens the range of every float blob.
-    While it is pseudo, blobs and weights have the values of codes of pseudo_type, and a forward of
-    phase TRAIN moves ranges. net.save writes the ranges.
-    """
-    return self._quant_mode
-
-
 _MODES = {'passive': quantizer_mode.CAFFE_QUANT_PASSIVE,
           'observe': quantizer_mode.CAFFE_QUANT_OBSERVE,
           'pseudo': quantizer_mode.CAFFE_QUANT_PSEUDO}
@@ -458,19 +224,6 @@ def _code_type(value, what):
     return name
 
 
-def _set_quant_mode(self, mode):
-    self._quant_mode = _mode_of(mode, 'quant_mode')
-
-
-def _pseudo_type(self):
-    """The type of the codes of quant_mode pseudo: 'int8' or 'int16'."""
-    return self._pseudo_type
-
-
-def _set_pseudo_type(self, value):
-    self._pseudo_type = _code_type(value, 'pseudo_type')
-
-
 class Quantizer:
     """The quantizer of a blob or of a layer's weights, an item of Net.quantizers."""
 
@@ -480,7 +233,10 @@ class Quantizer:
 
     @property
     def mode(self):
-        """The mode, a caffe.quantizer_mode; set it as Net.quant_mode. Setting that of the net sets all."""
+        """The mode, a caffe.quantizer_mode; set it as Net.quant_mode.
+
+        Setting that of the net sets all.
+        """
         return self._net._quantizer_mode(self.name)
 
     @mode.setter
@@ -507,34 +263,274 @@ class Quantizer:
             _printable(self.name), word, self.type)
 
 
-def _quantizers(self):
-    """The quantizers, a dict by name.
+class Net(_caffe.Net):
+    __doc__ = _caffe.Net.__doc__
+    __slots__ = ()  # those of the bound class, so that a solver's nets can be of this one
 
-    A blob that layers change in place has one for each version; the names are those of ranges. The
-    quantizer of a layer's weights is <layer>_blobs_0_quant.
-    """
-    return names.NetDict(((name, Quantizer(self, name)) for name in self._quantizer_names()),
-                         'quantizer', 'net.quantizers', "net.quantizers[%r].mode = 'pseudo'")
+    def __init__(self, network_file: Union[_Path, Message, NetParameter, _Spec],
+                 phase: Union[int, str, None] = None, level: Optional[int] = None,
+                 stages: Optional[Sequence[str]] = None, weights: Optional[_Paths] = None,
+                 weights_file: Optional[_Paths] = None, strict: bool = False,
+                 python_layers: bool = True) -> None:
+        names_weights = isinstance(phase, (str, os.PathLike)) and str(phase).upper() not in _PHASES
+        if weights_file is None and level is not None and names_weights:
+            weights_file, phase, level = phase, level, None
+        if hasattr(network_file, 'to_proto'):  # a NetSpec or one of its tops
+            network_file = network_file.to_proto()
+        if weights_file is not None:
+            warnings.warn('Net(file, weights, phase) is deprecated: use Net(file, phase, '
+                          'weights=weights)', DeprecationWarning, stacklevel=2)
+            weights = weights_file
+        _check_file(network_file)
+        phase = TEST if phase is None else _phase_number(phase)
+        super().__init__(network_file, phase, 0 if level is None else level, stages, weights,
+                         strict, python_layers)
 
+    @_cached
+    def blobs(self) -> Mapping[str, Blob]:
+        """The blobs by name, a dict of caffe.Blob in the net's order.
 
-for _name, _function in (('__init__', _init), ('forward', _forward), ('backward', _backward),
-                         ('forward_all', _forward_all),
-                         ('forward_backward_all', _forward_backward_all),
-                         ('set_input_arrays', _set_input_arrays),
-                         ('set_layer_input_arrays', _set_layer_input_arrays)):
-    _function.__name__, _function.__qualname__ = _name, 'Net.' + _name  # for messages and help()
-    setattr(Net, _name, _function)
-Net.blobs = _cached(_blobs)
-Net.blob_loss_weights = _cached(_blob_loss_weights)
-Net._last_layer = _cached(_last_layer)
-Net.layer_dict = _cached(_layer_dict)
-Net.params = _cached(_params)
-Net.inputs = _cached(_inputs)
-Net.outputs = _cached(_outputs)
-Net.top_names = _cached(_top_names)
-Net.bottom_names = _cached(_bottom_names)
-Net.quant_mode = property(_quant_mode, _set_quant_mode, doc=_quant_mode.__doc__)
-Net.pseudo_type = property(_pseudo_type, _set_pseudo_type, doc=_pseudo_type.__doc__)
-Net.quantizers = property(_quantizers, doc=_quantizers.__doc__)
-Net._forward = _forward_part
-Net._batch = _batch
+        An unknown name is a KeyError that suggests the nearest one.
+        """
+        return names.NetDict(zip(self._blob_names, self._blobs), 'blob', 'net.blobs',
+                             'net.blobs[%r].data[...] = x')
+
+    @_cached
+    def blob_loss_weights(self) -> Mapping[str, float]:
+        """The weight of each blob in the loss, a dict of float by name; 0 if it is not a loss."""
+        return names.NetDict(zip(self._blob_names, self._blob_loss_weights), 'blob',
+                             'net.blob_loss_weights')
+
+    @_cached
+    def layer_dict(self) -> Mapping[str, Layer]:
+        """The layers by name, a dict of caffe.Layer in the order of a forward."""
+        return names.NetDict(zip(self._layer_names, self.layers), 'layer', 'net.layer_dict')
+
+    @_cached
+    def params(self) -> Mapping[str, BlobVec]:
+        """The parameters by layer, a dict of lists of caffe.Blob: net.params['conv1'][0].
+
+        Layers without parameters are left out.
+        """
+        return names.NetDict(((name, layer.blobs) for name, layer
+                              in zip(self._layer_names, self.layers) if len(layer.blobs) > 0),
+                             'layer with parameters', 'net.params',
+                             'net.params[%r][0].data[...] = x')
+
+    @_cached
+    def _last_layer(self):
+        return len(self._layer_names) - 1
+
+    @_cached
+    def inputs(self) -> list[str]:
+        """The names of the net's inputs, a list of str: the keywords of forward."""
+        return [self._blob_names[i] for i in self._inputs]
+
+    @_cached
+    def outputs(self) -> list[str]:
+        """The names of the net's outputs, a list of str: the blobs that no layer reads."""
+        return [self._blob_names[i] for i in self._outputs]
+
+    @_cached
+    def top_names(self) -> Mapping[str, list[str]]:
+        """The names of each layer's tops, a dict of lists of str by layer."""
+        return self._names_by_layer(self._top_ids, 'net.top_names')
+
+    @_cached
+    def bottom_names(self) -> Mapping[str, list[str]]:
+        """The names of each layer's bottoms, a dict of lists of str by layer."""
+        return self._names_by_layer(self._bottom_ids, 'net.bottom_names')
+
+    def _names_by_layer(self, ids, what):
+        return names.NetDict(((layer, [self._blob_names[k] for k in ids(i)])
+                              for i, layer in enumerate(self._layer_names)), 'layer', what)
+
+    @_exclusive
+    def forward(self, blobs: Optional[Sequence[str]] = None, start: Optional[str] = None,
+                end: Optional[str] = None, codes: bool = False,
+                **kwargs: ArrayLike) -> dict[str, NDArray[Any]]:
+        """Runs the net, or the layers from `start` to `end` (names, both included).
+
+        Keywords are the net's inputs by name, either all or none, as arrays of the blobs' shapes.
+        Returns a dict of arrays: the outputs (with `end`, that layer's tops) and the blobs named in
+        `blobs`. Arrays of float, half and double are views, which the next pass overwrites; those
+        of bfloat16 and of codes (quant8, quant16) are copies as float32. Numbers without axes, such
+        as losses, are copies.
+
+        An input that holds codes quantizes floats by its range; integers are codes. With `codes`
+        the outputs are codes as well, and floats are refused.
+
+        Raises ValueError for wrong shapes, TypeError for inputs without a name, KeyError for
+        unknown blobs, and RuntimeError, with the layer's name, for errors in a layer.
+        """
+        wanted = _check_blobs(blobs)
+        first = 0 if start is None else _layer_index(self._layer_names, start)
+        if end is None:
+            last = self._last_layer
+            outputs = self.outputs
+        else:
+            last = _layer_index(self._layer_names, end)
+            outputs = self.top_names[end]
+        found = {name: self.blobs[name] for name in [*outputs, *wanted]}
+        if kwargs:
+            _check_names(kwargs, self.inputs, "the net's inputs")
+            for name, array in kwargs.items():
+                _check_batch(name, array, self.blobs[name])
+            # No blob can be read between the new inputs and a forward of all layers.
+            self._expect_forward(start is None and end is None)
+            try:
+                for name, array in kwargs.items():
+                    _feed(self.blobs[name], array, codes)
+            except BaseException:
+                self._expect_forward(False)
+                raise
+        self._run_forward(first, last)
+        return {name: _output(blob, codes) for name, blob in found.items()}
+
+    @_exclusive
+    def backward(self, diffs: Optional[Sequence[str]] = None, start: Optional[str] = None,
+                 end: Optional[str] = None, **kwargs: ArrayLike) -> dict[str, NDArray[Any]]:
+        """Runs backward from layer `start` down to `end` (names, both included).
+
+        Keywords are the diffs of the outputs (with `start`, of that layer's tops). Returns a dict
+        of views of the inputs' diffs (with `end`, of that layer's bottoms) and of those named in
+        `diffs`; diffs of bfloat16 are copies as float32, numbers without axes are copies. Inputs
+        without a gradient, such as labels, are left out; naming one in `diffs` is an error. Other
+        errors are those of forward.
+        """
+        if start is None:
+            first = self._last_layer
+            tops = self.outputs
+        else:
+            first = _layer_index(self._layer_names, start)
+            tops = self.top_names[start]
+        if end is None:
+            last = 0
+            outputs = self.inputs
+        else:
+            last = _layer_index(self._layer_names, end)
+            outputs = self.bottom_names[end]
+        if kwargs:
+            _check_names(kwargs, tops, 'the diffs to begin with')
+            for name, array in kwargs.items():
+                _check_batch(name, array, self.blobs[name])
+                _write_diff(self.blobs[name], array)
+        known = self._request_gradients(outputs, list(diffs or ()))
+        self._backward(first, last)
+        return {name: _diff(self.blobs[name]) for name in [*known, *(diffs or ())]}
+
+    @_exclusive
+    def forward_all(self, blobs: Optional[Sequence[str]] = None, codes: bool = False,
+                    **kwargs: ArrayLike) -> dict[str, NDArray[Any]]:
+        """Runs any number of items through the net in its batches.
+
+        Keywords are the net's inputs by name, arrays whose first axis counts the items. Returns a
+        dict of copies of the outputs and of the blobs named in `blobs`, for all items; a loss has
+        one value for each batch. Types, `codes` and errors are those of forward.
+        """
+        blobs = _check_blobs(blobs)
+        collected = {name: [] for name in [*self.outputs, *blobs]}
+        for batch in self._batch(kwargs):
+            _collect(collected, self.forward(blobs=blobs, codes=codes, **batch))
+        return _joined(collected, len(next(iter(kwargs.values()))) if kwargs else 0)
+
+    @_exclusive
+    def forward_backward_all(
+            self, blobs: Optional[Sequence[str]] = None, diffs: Optional[Sequence[str]] = None,
+            **kwargs: ArrayLike) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+        """Runs forward and backward in batches; keywords are inputs' data and outputs' diffs.
+
+        Returns copies: a dict of the outputs and `blobs`, and a dict of the inputs' diffs and
+        `diffs`. Types and errors are those of forward.
+        """
+        blobs = _check_blobs(blobs)
+        all_blobs = {name: [] for name in [*self.outputs, *(blobs or ())]}
+        all_diffs = {name: [] for name in [*self.inputs, *(diffs or ())]}
+        _check_names([name for name in kwargs if name not in self.outputs],
+                     self.inputs, "the net's inputs")
+        forward_batches = self._batch({name: kwargs[name] for name in self.inputs})
+        backward_batches = self._batch({name: kwargs[name] for name in self.outputs
+                                        if name in kwargs})
+        for data, diff in zip_longest(forward_batches, backward_batches, fillvalue={}):
+            _collect(all_blobs, self.forward(blobs=blobs, **data))
+            _collect(all_diffs, self.backward(diffs=diffs, **diff))
+        count = len(next(iter(kwargs.values()))) if kwargs else 0
+        if count:  # inputs without a gradient are left out
+            all_diffs = {name: parts for name, parts in all_diffs.items() if parts}
+        return _joined(all_blobs, count), _joined(all_diffs, count)
+
+    def _forward(self, start, end):
+        """BVLC's name for a forward of the layers from index start to end; returns the loss."""
+        self._run_forward(start, end)
+        return self._loss()
+
+    def _batch(self, blobs):
+        """Cuts a dict of arrays into the net's batches; the last is padded with zeros."""
+        if not blobs:
+            return
+        count = len(next(iter(blobs.values())))
+        size = self.blobs[next(iter(blobs))].shape[0]
+        for name, array in blobs.items():
+            if len(array) != count:
+                raise ValueError('%s has %d items, others %d' % (name, len(array), count))
+        for begin in range(0, count, size):
+            batch = {}
+            for name, array in blobs.items():
+                part = np.asarray(array[begin:begin + size])
+                missing = size - len(part)
+                if missing > 0:
+                    part = np.concatenate([part, np.zeros((missing,) + part.shape[1:], part.dtype)])
+                batch[name] = part
+            yield batch
+
+    def set_input_arrays(self, *arguments) -> None:
+        """set_input_arrays(data, labels): sets what the net's first layer, a MemoryData, reads.
+
+        set_input_arrays(index, data, labels) names the layer by its index, as the OpenCL fork does.
+        data is (items, channels, height, width), labels (items,); both become float32. RuntimeError
+        unless the items are a multiple of the batch and have the layer's shape.
+        """
+        if len(arguments) not in (2, 3):
+            raise TypeError('set_input_arrays takes (data, labels) or (index, data, labels), '
+                            'not %d arguments' % len(arguments))
+        index, data, labels = arguments if len(arguments) == 3 else (0, *arguments)
+        return self.set_layer_input_arrays(self.layers[index], data, labels)
+
+    def set_layer_input_arrays(self, layer: Layer, data: ArrayLike, labels: ArrayLike) -> None:
+        """Sets what a MemoryData of net.layers reads; arrays are those of set_input_arrays."""
+        return self._set_input_arrays(layer, *_memory_arrays(data, labels))
+
+    @property
+    def quant_mode(self) -> quantizer_mode:
+        """The mode of all quantizers, a caffe.quantizer_mode.
+
+        CAFFE_QUANT_PASSIVE uses ranges, CAFFE_QUANT_OBSERVE collects them, CAFFE_QUANT_PSEUDO
+        quantizes and dequantizes in float. Set it to one of these, to its number (0, 1, 2), or to
+        'passive', 'observe' or 'pseudo'. While it is observe, every forward widens the range of
+        every float blob. While it is pseudo, blobs and weights have the values of codes of
+        pseudo_type, and a forward of phase TRAIN moves ranges. net.save writes the ranges.
+        """
+        return self._quant_mode
+
+    @quant_mode.setter
+    def quant_mode(self, mode: Union[quantizer_mode, int, str]) -> None:
+        self._quant_mode = _mode_of(mode, 'quant_mode')
+
+    @property
+    def pseudo_type(self) -> str:
+        """The type of the codes of quant_mode pseudo: 'int8' or 'int16'."""
+        return self._pseudo_type
+
+    @pseudo_type.setter
+    def pseudo_type(self, value: Union[data_type, int, str]) -> None:
+        self._pseudo_type = _code_type(value, 'pseudo_type')
+
+    @property
+    def quantizers(self) -> Mapping[str, Quantizer]:
+        """The quantizers, a dict by name.
+
+        A blob that layers change in place has one for each version; the names are those of ranges.
+        The quantizer of a layer's weights is <layer>_blobs_0_quant.
+        """
+        return names.NetDict(((name, Quantizer(self, name)) for name in self._quantizer_names()),
+                             'quantizer', 'net.quantizers', "net.quantizers[%r].mode = 'pseudo'")

@@ -7,7 +7,7 @@ import typing
 import pytest
 
 import caffe
-from caffe import _caffe
+from caffe import _caffe, pycaffe
 from google.protobuf import text_format
 
 PATH = os.path.join(os.path.dirname(caffe.__file__), '_caffe.pyi')
@@ -142,7 +142,32 @@ def test_values_have_the_types_of_the_stub():
                 got = getattr(value, attribute)
                 assert fits(got, wanted), '%s.%s is %r, not %s' % (name, attribute, got, wanted)
                 checked += 1
+    for attribute, value in vars(caffe.Net).items():
+        if isinstance(value, property) and not attribute.startswith('_'):
+            wanted = eval(value.fget.__annotations__['return'], namespace | vars(pycaffe))
+            assert fits(getattr(solver.net, attribute), wanted), attribute
+            checked += 1
     assert checked > 80
+
+
+def test_the_net_of_python_has_types_and_no_second_meaning_of_a_name():
+    bound = {name for name in vars(_caffe.Net) if callable(getattr(_caffe.Net, name))}
+    for name, value in vars(caffe.Net).items():
+        if callable(value) and not name.startswith('_'):
+            assert 'return' in inspect.unwrap(value).__annotations__, name
+            assert name not in bound, name
+
+
+def test_the_nets_of_a_solver_are_those_of_the_package():
+    solver = caffe.get_solver(text_format.Parse("""
+        base_lr: 0.1 lr_policy: "fixed" test_iter: 1 test_interval: 9
+        net_param { layer { name: "x" type: "DummyData" top: "x" top: "t"
+                            dummy_data_param { shape { dim: 2 dim: 3 } } }
+                    layer { name: "l" type: "EuclideanLoss" bottom: "x" bottom: "t" top: "l" } }
+        """, caffe.proto.caffe_pb2.SolverParameter()))
+    assert type(solver.net) is caffe.Net and type(solver.test_nets[0]) is caffe.Net
+    assert solver.net is solver.net and solver.net.blobs is solver.net.blobs
+    assert solver.net.forward()['l'] == 0
 
 
 def fits(value, wanted):
