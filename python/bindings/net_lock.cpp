@@ -29,7 +29,14 @@ std::unordered_map<const void*, Entry>& Entries() {
 }  // namespace
 
 void NetLock::lock(const std::function<void()>& check) {
-  Wait([&](bool first) { return is_mine() || (first && owner_ == std::thread::id()); }, check);
+  CheckProcess();
+  if (!is_mine() && (owner_ != std::thread::id() || waiting_ > 0)) {
+    ++waiting_;
+    const std::shared_ptr<void> counted(nullptr, [this](void*) { --waiting_; });
+    do {
+      Wait(check);
+    } while (owner_ != std::thread::id());
+  }
   if (++depth_ > 1) return;
   owner_ = std::this_thread::get_id();
   owner_process_ = caffe::ProcessMark();
@@ -38,15 +45,16 @@ void NetLock::lock(const std::function<void()>& check) {
 void NetLock::unlock() noexcept {
   if (!is_mine() || --depth_ > 0) return;
   owner_ = std::thread::id();
-  WakeLine();
+  Notify();
 }
 
 void NetLock::WaitUntilIdle() {
-  Wait([&](bool) { return !computing_; }, &CheckSignals);
+  CheckProcess();
+  while (computing_) Wait(&CheckSignals);
 }
 
 void NetLock::Yield(const std::function<void()>& check) {
-  if (!wanted_.exchange(false)) return;
+  if (waiting_ == 0) return;
   const InPython python;
   unlock();
   lock(check);
@@ -56,40 +64,33 @@ void NetLock::SetComputing(bool computing) noexcept {
   computes_under = computing ? this : nullptr;
   if (!is_mine()) return;  // Yield was interrupted
   computing_ = computing;
-  if (!computing) WakeLine();
+  if (!computing) Notify();
 }
 
-// Waits until `ready` returns true. Its argument is true if this thread is the first in line.
-template <class Ready> void NetLock::Wait(const Ready& ready, const std::function<void()>& check) {
-  // In a forked child there are no other threads of the parent.
-  std::erase_if(line_, [](const auto& waiter) { return waiter->process.inherited(); });
+void NetLock::CheckProcess() const {
   CAFFE_CHECK(is_mine() || owner_ == std::thread::id() || !owner_process_.inherited(), name_,
               " was in use by another thread when this process was forked: make it again in the "
               "child, or start the child with multiprocessing.get_context('spawn')");
-  if (ready(line_.empty())) return;
-  struct Place {
-    NetLock* const lock;
-    const std::shared_ptr<Waiter> waiter;
-    ~Place() {
-      std::erase(lock->line_, waiter);
-      lock->WakeLine();
-    }
-  } const place{this, line_.emplace_back(std::make_shared<Waiter>())};
-  while (!ready(line_.front() == place.waiter)) {
-    wanted_ = true;
-    {
-      const WithoutGil others_run;
-      place.waiter->wake_up.try_acquire_for(std::chrono::milliseconds(50));
-    }
-    check();
-  }
 }
 
-void NetLock::WakeLine() noexcept {
-  for (const auto& waiter : line_) {
-    waiter->wake_up.try_acquire();  // a binary semaphore must not be released twice
-    waiter->wake_up.release();
+// Lets others run until something changes, 50 ms at most.
+void NetLock::Wait(const std::function<void()>& check) {
+  struct Gil {
+    std::optional<WithoutGil> others_run;
+    void unlock() { others_run.emplace(); }
+    void lock() { others_run.reset(); }
+  } gil;
+  const auto change = change_;
+  change->happened.wait_for(gil, std::chrono::milliseconds(50));
+  check();
+}
+
+void NetLock::Notify() {
+  if (change_->process.inherited()) {
+    change_ = std::make_shared<Change>();
+    waiting_ = 0;
   }
+  change_->happened.notify_all();
 }
 
 void NetLock::AddFiles(const std::vector<std::string>& paths) {

@@ -1,11 +1,10 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <semaphore>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,9 +19,10 @@ class Net;
 }  // namespace caffe
 
 // Lets one thread at a time use a net, or a solver with its nets. The owner may lock it again, also
-// in callbacks and Python layers. Waiting threads get the lock in the order in which they came.
+// in callbacks and Python layers. A thread that comes while others wait, waits, too: so no thread
+// takes the lock again and again.
 //
-// The GIL protects the members, so there is no mutex. No deadlock with the GIL is possible: a
+// The GIL protects the members, so it is also the mutex of the condition variable. No deadlock with the GIL is possible: a
 // thread releases it before it waits for a lock and before it computes, and a thread that computes
 // waits for nothing but the GIL. While it runs Python code, which may wait for other threads, the
 // net counts as idle, so that these threads can use its blobs.
@@ -48,21 +48,24 @@ class NetLock {
   friend class InPython;
   bool is_mine() const { return owner_ == std::this_thread::get_id(); }
   void SetComputing(bool computing) noexcept;
-  template <class Ready> void Wait(const Ready& ready, const std::function<void()>& check);
-  void WakeLine() noexcept;
+  void CheckProcess() const;
+  void Wait(const std::function<void()>& check);
+  void Notify();
 
-  struct Waiter {
+  // What waiting threads wait for. A child of fork() makes its own; that of the parent stays, because
+  // the copies of the parent's threads hold it.
+  struct Change {
     caffe::ProcessMark process;
-    std::binary_semaphore wake_up{0};
+    std::condition_variable_any happened;
   };
 
   const std::string name_;
   std::thread::id owner_;
   caffe::ProcessMark owner_process_;
-  int depth_ = 0;                             // how often the owner has locked
-  bool computing_ = false;                    // the owner runs C++ code without the GIL
-  std::deque<std::shared_ptr<Waiter>> line_;  // the first has waited longest
-  std::atomic<bool> wanted_{false};           // set where a thread begins to wait, for Yield
+  int depth_ = 0;                // how often the owner has locked
+  bool computing_ = false;       // the owner runs C++ code without the GIL
+  std::atomic<int> waiting_{0};  // the threads that wait in lock; Yield reads it without the GIL
+  std::shared_ptr<Change> change_ = std::make_shared<Change>();
 };
 
 // The lock of a net is found by the net and by its blobs. The nets of a solver have one lock.

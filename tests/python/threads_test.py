@@ -265,22 +265,24 @@ def test_a_thread_keeps_a_net_for_itself():
     in_threads(net.forward, seconds=20)
 
 
-def test_threads_get_a_net_in_the_order_in_which_they_came():
+def test_none_of_six_clients_waits_long_for_a_small_net():
+    """Without turns one thread takes the net again and again: others waited for half a second."""
     net = make()
-    order = []
+    waits = [[] for _ in range(6)]
+    end = time.time() + 2
 
-    def take(i):
-        with net.exclusive():
-            order.append(i)
+    def client(times):
+        caffe.set_device('cpu')
+        while time.time() < end:
+            begin = time.perf_counter()
+            net.forward()
+            times.append(time.perf_counter() - begin)
 
-    threads = [threading.Thread(target=take, args=(i,)) for i in range(4)]
-    with net.exclusive():
-        for thread in threads:
-            thread.start()
-            time.sleep(0.2)
-    for thread in threads:
-        thread.join(20)
-    assert order == [0, 1, 2, 3]
+    in_threads(*(lambda times=times: client(times) for times in waits))
+    # A test machine may stop the whole process for longer: one such stop delays each client once.
+    assert sorted(sum(waits, []))[-len(waits) - 1] < 0.1
+    counts = [len(times) for times in waits]
+    assert min(counts) > max(counts) / 4, counts
 
 
 def test_threads_take_turns():
