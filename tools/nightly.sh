@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # nightly.sh [SECONDS]: what takes too long for every commit. The tests of the CPU under the address,
 # undefined-behaviour and thread sanitizers (tools/check.sh), one net of every layer type under
-# Valgrind (tools/valgrind.sh), and every fuzz target for this long, one on each core (default: 600).
+# Valgrind (tools/valgrind.sh), the vendors' newest headers, and every fuzz target for this long, one on each core (default: 600).
 # Logs and a table of the results lie in build-nightly/. The exit status is 0 if nothing was found.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -19,6 +19,20 @@ part() {
 part sanitize tools/check.sh --sanitize
 part threads tools/check.sh --threads
 part valgrind tools/valgrind.sh
+# The numbers of cuDNN's and CUDA's enumerators, compared with the headers of PyPI's newest packages.
+vendor() {
+  local headers=build-nightly/vendor
+  .venv/bin/python3 -m pip install -q --upgrade --no-deps --target "$headers" \
+    nvidia-cudnn-cu13 nvidia-cublas nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-crt
+  find "$headers" -name '*.so*' -delete
+  cmake -B build -DCAFFE_CUDNN_INCLUDE="$PWD/$headers/nvidia/cudnn/include" \
+    -DCAFFE_CUDA_INCLUDE="$PWD/$headers/nvidia/cu13/include"
+  cmake --build build --target test_library
+  build/tests/test_library --gtest_filter='VendorConstantsTest.*'
+  cmake -B build -UCAFFE_CUDNN_INCLUDE -UCAFFE_CUDA_INCLUDE
+}
+export -f vendor
+part vendor bash -ec vendor
 
 fuzz() {
   if tools/fuzz.sh "$1" "$2" >"build-nightly/fuzz-$1.log" 2>&1; then

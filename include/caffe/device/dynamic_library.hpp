@@ -17,6 +17,11 @@ class DynamicLibrary {
                                             std::string* why);
 
   void* Symbol(const char* name) const;  // null if the library has no such symbol
+  // Sets a pointer to a function; false if the library has no such function.
+  template <class Function> bool Bind(const char* name, Function* function) const {
+    *function = reinterpret_cast<Function>(Symbol(name));
+    return *function != nullptr;
+  }
   const std::string& path() const { return path_; }
   // The folder of the loaded file, with a slash at its end; empty if unknown.
   std::string FolderOf(const void* symbol) const;

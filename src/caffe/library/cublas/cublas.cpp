@@ -12,17 +12,12 @@
 #include "caffe/library/fallback.hpp"
 #include "caffe/library/gemm_epilogue.hpp"
 #include "caffe/library/libraries.hpp"
+#include "cublas_constants.hpp"
 
 namespace caffe {
 namespace {
 
-// The constants of cublas_api.h and library_types.h that are used here.
-constexpr int kNoTranspose = 0, kTranspose = 1;
-constexpr int kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealBfloat16 = 14;
-constexpr int kCompute32 = 68, kCompute64 = 70, kDefaultAlgorithm = -1;
-// Plain float products, no TF32; half kinds sum entirely in float.
-constexpr int kDefaultMath = 0, kNoReducedPrecisionReduction = 16;
-constexpr int kExecutionFailed = 13, kInternalError = 14;
+using namespace cublas;
 constexpr int64_t kWorkspaceBytes = 32 << 20;
 
 using Handle = void*;
@@ -55,12 +50,6 @@ struct Cublas {
   }
 };
 
-template <class Function>
-bool Bind(const DynamicLibrary& library, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(library.Symbol(name));
-  return *function != nullptr;
-}
-
 // cuBLAS needs cuBLASLt, which the loader does not find in private folders.
 void OpenLt() {
   std::string why;
@@ -80,14 +69,14 @@ std::optional<Cublas> Load() {
     return std::nullopt;
   }
   Cublas c;
-  const bool whole = Bind(*library, "cublasCreate_v2", &c.Create) &&
-                     Bind(*library, "cublasDestroy_v2", &c.Destroy) &&
-                     Bind(*library, "cublasSetStream_v2", &c.SetStream) &&
-                     Bind(*library, "cublasSetWorkspace_v2", &c.SetWorkspace) &&
-                     Bind(*library, "cublasSetMathMode", &c.SetMathMode) &&
-                     Bind(*library, "cublasGetStatusName", &c.StatusName) &&
-                     Bind(*library, "cublasGemmEx", &c.Gemm) &&
-                     Bind(*library, "cublasGemmStridedBatchedEx", &c.GemmStridedBatched);
+  const bool whole = library->Bind("cublasCreate_v2", &c.Create) &&
+                     library->Bind("cublasDestroy_v2", &c.Destroy) &&
+                     library->Bind("cublasSetStream_v2", &c.SetStream) &&
+                     library->Bind("cublasSetWorkspace_v2", &c.SetWorkspace) &&
+                     library->Bind("cublasSetMathMode", &c.SetMathMode) &&
+                     library->Bind("cublasGetStatusName", &c.StatusName) &&
+                     library->Bind("cublasGemmEx", &c.Gemm) &&
+                     library->Bind("cublasGemmStridedBatchedEx", &c.GemmStridedBatched);
   if (!whole) {
     log::Warning(library->path() + " lacks functions of cuBLAS 11.4 and is not used");
     return std::nullopt;

@@ -24,22 +24,15 @@
 #include "caffe/library/gemm_epilogue.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/tuning_table.hpp"
+#include "cublas_constants.hpp"
 
 namespace caffe {
 namespace {
 
-// The constants of cublasLt.h, cublas_api.h and library_types.h that are used here.
-constexpr int kReal32 = 0, kReal16 = 2, kRealBfloat16 = 14;
-constexpr int kCompute32 = 68;
-constexpr int kExecutionFailed = 13, kInternalError = 14;
-constexpr int kLayoutBatch = 5, kLayoutBatchStride = 6;
-constexpr int kProductTransA = 3, kProductTransB = 4, kProductEpilogue = 7, kProductBias = 8;
-constexpr int kProductBiasType = 26;
-constexpr int kPreferWorkspace = 1, kPreferReductions = 3, kPreferAlignmentA = 5;
-constexpr int kPreferAlignmentD = 8;
-constexpr int kEpilogueRelu = 2, kEpilogueBias = 4;
-// Sums of partial products in the type of the sums.
-constexpr uint32_t kReductions = 1 | 2;
+using namespace cublas;
+
+// Partial products are added in the type of the sums.
+constexpr uint32_t kReductions = kReduceInPlace | kReduceInComputeType;
 
 constexpr int64_t kWorkspaceBytes = 32 << 20;
 constexpr uint32_t kAlignment = 16;
@@ -86,12 +79,6 @@ struct CublasLt {
   }
 };
 
-template <class Function>
-bool Bind(const DynamicLibrary& library, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(library.Symbol(name));
-  return *function != nullptr;
-}
-
 std::optional<CublasLt> Load() {
   std::string why;
   const auto library =
@@ -101,19 +88,19 @@ std::optional<CublasLt> Load() {
     return std::nullopt;
   }
   CublasLt c;
-  const bool whole = Bind(*library, "cublasLtGetVersion", &c.Version) &&
-                     Bind(*library, "cublasLtCreate", &c.Create) &&
-                     Bind(*library, "cublasLtMatmulDescCreate", &c.ProductCreate) &&
-                     Bind(*library, "cublasLtMatmulDescDestroy", &c.ProductDestroy) &&
-                     Bind(*library, "cublasLtMatmulDescSetAttribute", &c.ProductSet) &&
-                     Bind(*library, "cublasLtMatrixLayoutCreate", &c.LayoutCreate) &&
-                     Bind(*library, "cublasLtMatrixLayoutDestroy", &c.LayoutDestroy) &&
-                     Bind(*library, "cublasLtMatrixLayoutSetAttribute", &c.LayoutSet) &&
-                     Bind(*library, "cublasLtMatmulPreferenceCreate", &c.PreferenceCreate) &&
-                     Bind(*library, "cublasLtMatmulPreferenceDestroy", &c.PreferenceDestroy) &&
-                     Bind(*library, "cublasLtMatmulPreferenceSetAttribute", &c.PreferenceSet) &&
-                     Bind(*library, "cublasLtMatmulAlgoGetHeuristic", &c.Heuristic) &&
-                     Bind(*library, "cublasLtMatmul", &c.Matmul);
+  const bool whole = library->Bind("cublasLtGetVersion", &c.Version) &&
+                     library->Bind("cublasLtCreate", &c.Create) &&
+                     library->Bind("cublasLtMatmulDescCreate", &c.ProductCreate) &&
+                     library->Bind("cublasLtMatmulDescDestroy", &c.ProductDestroy) &&
+                     library->Bind("cublasLtMatmulDescSetAttribute", &c.ProductSet) &&
+                     library->Bind("cublasLtMatrixLayoutCreate", &c.LayoutCreate) &&
+                     library->Bind("cublasLtMatrixLayoutDestroy", &c.LayoutDestroy) &&
+                     library->Bind("cublasLtMatrixLayoutSetAttribute", &c.LayoutSet) &&
+                     library->Bind("cublasLtMatmulPreferenceCreate", &c.PreferenceCreate) &&
+                     library->Bind("cublasLtMatmulPreferenceDestroy", &c.PreferenceDestroy) &&
+                     library->Bind("cublasLtMatmulPreferenceSetAttribute", &c.PreferenceSet) &&
+                     library->Bind("cublasLtMatmulAlgoGetHeuristic", &c.Heuristic) &&
+                     library->Bind("cublasLtMatmul", &c.Matmul);
   if (!whole) {
     log::Warning(library->path() + " lacks functions of cuBLASLt 12 and is not used");
     return std::nullopt;

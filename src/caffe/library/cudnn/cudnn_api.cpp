@@ -30,12 +30,6 @@ std::vector<std::string> Paths() {
   return paths;
 }
 
-template <class Function>
-bool Bind(const DynamicLibrary& library, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(library.Symbol(name));
-  return *function != nullptr;
-}
-
 // Libraries that cuDNN opens by their names, from folders that the loader does not search.
 void OpenDependencies() {
   std::string why;
@@ -54,18 +48,18 @@ std::optional<Api> Load() {
     return std::nullopt;
   }
   Api api;
-  const bool whole = Bind(*library, "cudnnGetVersion", &api.Version) &&
-                     Bind(*library, "cudnnGetErrorString", &api.ErrorString) &&
-                     Bind(*library, "cudnnGetLastErrorString", &api.LastError) &&
-                     Bind(*library, "cudnnCreate", &api.Create) &&
-                     Bind(*library, "cudnnDestroy", &api.Destroy) &&
-                     Bind(*library, "cudnnSetStream", &api.SetStream) &&
-                     Bind(*library, "cudnnBackendCreateDescriptor", &api.CreateDescriptor) &&
-                     Bind(*library, "cudnnBackendDestroyDescriptor", &api.DestroyDescriptor) &&
-                     Bind(*library, "cudnnBackendFinalize", &api.Finalize) &&
-                     Bind(*library, "cudnnBackendSetAttribute", &api.SetAttribute) &&
-                     Bind(*library, "cudnnBackendGetAttribute", &api.GetAttribute) &&
-                     Bind(*library, "cudnnBackendExecute", &api.Execute);
+  const bool whole = library->Bind("cudnnGetVersion", &api.Version) &&
+                     library->Bind("cudnnGetErrorString", &api.ErrorString) &&
+                     library->Bind("cudnnGetLastErrorString", &api.LastError) &&
+                     library->Bind("cudnnCreate", &api.Create) &&
+                     library->Bind("cudnnDestroy", &api.Destroy) &&
+                     library->Bind("cudnnSetStream", &api.SetStream) &&
+                     library->Bind("cudnnBackendCreateDescriptor", &api.CreateDescriptor) &&
+                     library->Bind("cudnnBackendDestroyDescriptor", &api.DestroyDescriptor) &&
+                     library->Bind("cudnnBackendFinalize", &api.Finalize) &&
+                     library->Bind("cudnnBackendSetAttribute", &api.SetAttribute) &&
+                     library->Bind("cudnnBackendGetAttribute", &api.GetAttribute) &&
+                     library->Bind("cudnnBackendExecute", &api.Execute);
   if (!whole) {
     log::Warning(library->path() + " lacks functions of cuDNN 9 and is not used");
     return std::nullopt;

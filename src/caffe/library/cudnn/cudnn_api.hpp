@@ -15,7 +15,8 @@ namespace caffe::cudnn {
 
 using Handle = void*;
 
-// The constants of cudnn_graph.h that are used here, by their names there.
+// The enumerators of cudnn_graph.h that are used here: no header of cuDNN is needed to build.
+// tests/library/vendor_constants_test.cpp compares them.
 namespace descriptor {
 constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kHeuristics = 4;
 constexpr int kPlan = 5, kKnobChoice = 7, kConvolutionForward = 10, kConvolutionBackwardFilter = 11;
