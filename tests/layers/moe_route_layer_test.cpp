@@ -6,7 +6,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
-#include "caffe/layers/moe_route_layer.hpp"
+#include "caffe/layer/usage_report.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
 #include "support/routing.hpp"

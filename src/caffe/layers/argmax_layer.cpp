@@ -1,12 +1,42 @@
-#include "caffe/layers/argmax_layer.hpp"
-
 #include <algorithm>
 #include <bit>
 
 #include "caffe.pb.h"
+#include "caffe/layer/class_scores.hpp"
+#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+// The indices and values of the top_k largest elements, largest first; of equal ones the later
+// comes first. NaN is smaller than everything.
+// bottom 0: with axis [outer…, C, inner…], without [N, …].
+// top 0, always float, so that indices are exact: with axis [outer…, top_k, inner…], the indices
+//   along the axis, or with out_max_val the values; without axis [N, 1, top_k], the indices in the
+//   item, or with out_max_val [N, 2, top_k], indices then values; axes of extent 1 follow up to the
+//   bottom's number of axes. No gradient.
+// argmax_param: out_max_val (false), top_k (1), axis (unset).
+// Types: float kinds; quant8 and quant16 forward, which compare codes. The top is float.
+class ArgMax : public LayerBase, public HasClassScores {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+  std::optional<ClassScores> class_scores() const override {
+    return ClassScores{channels_, inner_};
+  }
+
+ private:
+  int64_t outer_ = 0, channels_ = 0, inner_ = 0;
+  std::unique_ptr<Kernel> forward_;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using ArgMaxLayer = Layer<Dtype, MItype, MOtype, ArgMax>;
 
 void ArgMax::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(layer_param().argmax_param().top_k() > 0, Where(), ": top_k must be positive");
@@ -53,6 +83,8 @@ void ArgMax::Forward(const BlobVec& bottom, const BlobVec& top) {
 void ArgMax::Backward(const BlobVec&, const std::vector<bool>& propagate_down, const BlobVec&) {
   CAFFE_CHECK(!propagate_down[0], Where(), ": has no gradient");
 }
+
+}  // namespace
 
 void RegisterArgMaxLayer(LayerRegistry& registry) {
   LayerTraits traits;

@@ -1,4 +1,4 @@
-#include "caffe/layers/carried_state_layer.hpp"
+#include "carried_state_layer.hpp"
 
 #include <bit>
 
@@ -7,6 +7,12 @@
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+template <class Dtype, class MItype, class MOtype>
+using CarriedStateLayer = Layer<Dtype, MItype, MOtype, CarriedState>;
+
+}  // namespace
 
 void CarriedState::Reshape(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(bottom[0]->num_axes() == 2, Where(),

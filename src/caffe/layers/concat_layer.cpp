@@ -1,13 +1,48 @@
-#include "caffe/layers/concat_layer.hpp"
-
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/work.hpp"
 
 namespace caffe {
+namespace {
+
+// Joins the bottoms along an axis. Their gradients are the parts of the top's. With a single bottom
+// the top shares its data and diff; nothing is copied. In phase TEST, steps of a net may write their
+// tops into this one's.
+// bottom 0…: equal extents except along the axis; top 0: the sum of the extents there.
+// concat_param: axis (1, from the end if negative), or its older form concat_dim (1).
+// Types: float kinds; quant8 and quant16 forward, where y has a range of its own: codes are copied
+// where a bottom's range equals it, else rescaled.
+class ConcatBottoms : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
+  std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
+                                 const BlobVec& top) override;
+
+ private:
+  class ChannelsLastWork;
+  static bool IsPart(const BlobBase& bottom, const BlobBase& top, int64_t offset);
+
+  int axis_ = 0;
+  std::vector<int64_t> extents_;  // of the bottoms along the axis
+  bool channels_ = false;         // the axis is that of the channels of images
+  int64_t outer_ = 0;
+  int64_t row_ = 0;            // elements of the top for one index of the outer axes
+  std::vector<int64_t> rows_;  // the same of each bottom
+  std::unique_ptr<Kernel> copy_;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using ConcatLayer = Layer<Dtype, MItype, MOtype, ConcatBottoms>;
 
 void ConcatBottoms::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const ConcatParameter& parameter = layer_param().concat_param();
@@ -128,6 +163,8 @@ LayerFacts ConcatBottoms::Facts() const {
   facts.aliases = {{0, 0}};
   return facts;
 }
+
+}  // namespace
 
 void RegisterConcatLayer(LayerRegistry& registry) {
   LayerTraits traits;

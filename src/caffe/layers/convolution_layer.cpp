@@ -1,4 +1,4 @@
-#include "caffe/layers/convolution_layer.hpp"
+#include "convolution_layer.hpp"
 
 #include <utility>
 
@@ -8,6 +8,12 @@
 #include "caffe/memory/workspace.hpp"
 
 namespace caffe {
+namespace {
+
+template <class Dtype, class MItype, class MOtype>
+using ConvolutionLayer = Layer<Dtype, MItype, MOtype, Convolution>;
+
+}  // namespace
 
 void Convolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const ConvolutionParameter& parameter = layer_param().convolution_param();

@@ -1,9 +1,24 @@
-#include "caffe/layers/depthwise_convolution_layer.hpp"
-
 #include "caffe.pb.h"
 #include "caffe/layer/layer_registry.hpp"
+#include "convolution_layer.hpp"
 
 namespace caffe {
+namespace {
+
+// A Convolution with one group for each input channel:
+//   y[n, o, p] = b[o] + sum over k of w[o, 0, k] x[n, o C / num_output, p stride + k dilation - pad]
+// It has two names, DepthwiseConvolution and ConvolutionDepthwise, and the blobs of the Convolution:
+// weights [num_output, 1, kernel…], bias [num_output].
+// convolution_param: that of Convolution; group may be omitted, num_output (a multiple of the input
+//   channels) is the number of input channels by default.
+class DepthwiseConvolution : public Convolution {
+ public:
+  using Convolution::Convolution;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using DepthwiseConvolutionLayer = Layer<Dtype, MItype, MOtype, DepthwiseConvolution>;
 
 void DepthwiseConvolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   ConvolutionParameter* parameter = mutable_layer_param()->mutable_convolution_param();
@@ -17,6 +32,8 @@ void DepthwiseConvolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top)
   if (!parameter->has_num_output()) parameter->set_num_output(static_cast<uint32_t>(channels));
   Convolution::LayerSetUp(bottom, top);
 }
+
+}  // namespace
 
 void RegisterDepthwiseConvolutionLayer(LayerRegistry& registry) {
   LayerTraits traits = registry.Traits("Convolution");

@@ -1,10 +1,29 @@
-#include "caffe/layers/flatten_layer.hpp"
-
 #include "caffe.pb.h"
+#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+// Merges the axes from `axis` to `end_axis`, both included, into one. Data and diff are shared with
+// the bottom; nothing is copied.
+// bottom 0: any shape; top 0: [d0, …, product, …]. Not in place.
+// flatten_param: axis (1), end_axis (-1).
+// Types: all, the range is carried through; backward float kinds.
+class Flatten : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using FlattenLayer = Layer<Dtype, MItype, MOtype, Flatten>;
 
 void Flatten::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(top[0] != bottom[0], Where(), ": does not work in place");
@@ -39,6 +58,8 @@ LayerFacts Flatten::Facts() const {
   facts.aliases = {{0, 0}};
   return facts;
 }
+
+}  // namespace
 
 void RegisterFlattenLayer(LayerRegistry& registry) {
   LayerTraits traits;

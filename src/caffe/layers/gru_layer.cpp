@@ -1,10 +1,30 @@
-#include "caffe/layers/gru_layer.hpp"
-
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "recurrent.hpp"
 
 namespace caffe {
+namespace {
+
+// GRU (Cho et al., arXiv 1406.1078). In each step t
+//   a = W_xh x_t + b_h + W_xh_static x_static,  b = cont_t W_hh h_(t-1)
+// have the parts r, z, n, and h_t is that of GRUUnit.
+// Bottoms, tops and recurrent_param: see Recurrent. State: h.
+// blobs: W_xh [3H, D], b_h [3H], with static input W_xh_static [3H, S], W_hh [3H, H].
+// Types: float kinds; cont is float.
+class GRU : public Recurrent {
+ public:
+  using Recurrent::Recurrent;
+
+ protected:
+  std::vector<std::string> StateNames() const override;
+  InputProduct InputOfGates() const override;
+  void AddStep(Builder* net, int64_t t) const override;
+  void AppendParameters(std::vector<SubNet::Parameter>* parameters) const override;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using GRULayer = Layer<Dtype, MItype, MOtype, GRU>;
 
 std::vector<std::string> GRU::StateNames() const { return {"h"}; }
 
@@ -22,6 +42,8 @@ void GRU::AddStep(Builder* net, int64_t t) const {
 void GRU::AppendParameters(std::vector<SubNet::Parameter>* parameters) const {
   parameters->push_back({"transform_1", 0});
 }
+
+}  // namespace
 
 void RegisterGRULayer(LayerRegistry& registry) {
   LayerTraits traits;

@@ -1,11 +1,33 @@
-#include "caffe/layers/hdf5_output_layer.hpp"
-
 #include "caffe.pb.h"
 #include "caffe/io/hdf5_file.hpp"
+#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+// Writes its bottoms to an HDF5 file, as float (double for double).
+// bottom 0, bottom 1: datasets "data" and "label", with equal first extents. No top and no
+// gradient.
+// hdf5_output_param: file_name. The first forward writes the file; a second forward is an error,
+//   because the datasets exist already.
+// Types: float kinds.
+class HDF5Output : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
+  LayerFacts Facts() const override;
+
+ private:
+  bool written_ = false;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using HDF5OutputLayer = Layer<Dtype, MItype, MOtype, HDF5Output>;
 
 void HDF5Output::LayerSetUp(const BlobVec&, const BlobVec&) {
   const std::string& path = layer_param().hdf5_output_param().file_name();
@@ -55,6 +77,8 @@ LayerFacts HDF5Output::Facts() const {
   facts.host = true;
   return facts;
 }
+
+}  // namespace
 
 void RegisterHDF5OutputLayer(LayerRegistry& registry) {
   LayerTraits traits;

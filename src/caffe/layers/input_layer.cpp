@@ -1,9 +1,28 @@
-#include "caffe/layers/input_layer.hpp"
-
 #include "caffe.pb.h"
+#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+// Blobs that the caller fills: the inputs of a net.
+// top 0…: input_param.shape, one for all tops or one per top; without a shape the caller reshapes.
+// Types: all.
+class Input : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  // The caller's shapes and values are kept, also on another device.
+  void Reshape(const BlobVec&, const BlobVec&) override {}
+  void Forward(const BlobVec&, const BlobVec&) override {}
+  void Backward(const BlobVec&, const std::vector<bool>&, const BlobVec&) override {}
+
+ private:
+  bool set_up_ = false;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using InputLayer = Layer<Dtype, MItype, MOtype, Input>;
 
 void Input::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   if (set_up_) return;
@@ -17,6 +36,8 @@ void Input::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
     top[i]->Reshape(Shape(dims.dim().begin(), dims.dim().end()));
   }
 }
+
+}  // namespace
 
 void RegisterInputLayer(LayerRegistry& registry) {
   LayerTraits traits;

@@ -1,10 +1,36 @@
-#include "caffe/layers/moe_combine_layer.hpp"
-
+#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
 
 namespace caffe {
+namespace {
+
+// One of the layers that compute a MOE layer, see MOERoute: the weighted sums of the experts' rows.
+//   y[n] = sum over k of weights[n, k] x[slots[n, k]], without the k whose slot is -1
+//   dE/dx[r] = weights[rows[r]] dE/dy[rows[r] / K];  dE/dweights[n, k] = <dE/dy[n], x[slots[n, k]]>
+// bottom 0: x [rows, …]; bottom 1: weights [N, K]; bottom 2: slots [N, K]; bottom 3: rows. Slots and
+// rows are always float.
+// top 0: [N, …]. Not in place. Rows that no item uses are not read.
+// Types: float kinds.
+class MOECombine : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
+
+ private:
+  int64_t items_ = 0, columns_ = 0, rows_ = 0, select_ = 0, lanes_ = 1;
+  std::shared_ptr<BlobBase> parts_;  // of the gradients of the weights
+  std::unique_ptr<Kernel> forward_, backward_, weight_parts_, weight_sums_;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using MOECombineLayer = Layer<Dtype, MItype, MOtype, MOECombine>;
 
 void MOECombine::LayerSetUp(const BlobVec&, const BlobVec&) {
   const auto make = [&](const char* kernel) { return MakeKernel("moe/combine", kernel); };
@@ -64,6 +90,8 @@ LayerFacts MOECombine::Facts() const {
   facts.layouts.bottoms = 1;
   return facts;
 }
+
+}  // namespace
 
 void RegisterMOECombineLayer(LayerRegistry& registry) {
   LayerTraits traits;

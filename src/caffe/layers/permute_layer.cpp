@@ -1,12 +1,38 @@
-#include "caffe/layers/permute_layer.hpp"
-
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/strided_copy.hpp"
 
 namespace caffe {
+namespace {
+
+// The same elements with the axes in another order: axis i of the top is axis order[i] of the bottom.
+// The gradient is permuted back.
+// bottom 0: any shape; top 0: the extents in the new order. Not in place.
+// permute_param: order; axes that it omits follow in their order.
+// Types: all; the range of quantized blobs is carried through. Backward float kinds.
+class Permute : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
+
+ private:
+  // For each axis of the top, the index of the bottom's axis.
+  std::vector<int> Order(const Shape& shape) const;
+
+  StridedCopy forward_, backward_;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using PermuteLayer = Layer<Dtype, MItype, MOtype, Permute>;
 
 void Permute::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(top[0] != bottom[0], Where(), ": cannot work in place; give blob ", bottom[0]->name(),
@@ -65,6 +91,8 @@ LayerFacts Permute::Facts() const {
   facts.range = LayerFacts::Range::kCarried;
   return facts;
 }
+
+}  // namespace
 
 void RegisterPermuteLayer(LayerRegistry& registry) {
   LayerTraits traits;

@@ -1,4 +1,4 @@
-#include "caffe/layers/pointwise_layer.hpp"
+#include "pointwise_layer.hpp"
 
 #include <algorithm>
 
@@ -7,6 +7,12 @@
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+template <class Dtype, class MItype, class MOtype>
+using PointwiseLayer = Layer<Dtype, MItype, MOtype, Pointwise>;
+
+}  // namespace
 
 void Pointwise::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const std::vector<PointwiseRow>& rows = PointwiseRows();

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "caffe.pb.h"
-#include "caffe/layers/pointwise_layer.hpp"
+#include "pointwise_layer.hpp"
 
 namespace caffe {
 namespace {

@@ -1,10 +1,29 @@
-#include "caffe/layers/quantizer_layer.hpp"
-
 #include "caffe.pb.h"
+#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+// y = x in another type: between float kinds a conversion, rounded to nearest even; to a quantized
+// type code = round(x / scale) + zero point, half away from zero and clamped; from one
+// scale * (code - zero point). The ranges are those of the blobs. dE/dx = dE/dy, converted.
+// bottom 0, top 0: any shape, the same. Not in place.
+// Types: any pair of types; backward between float kinds.
+class QuantizerLayer final : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
+
+ private:
+  std::unique_ptr<Kernel> forward_, backward_;
+};
 
 void QuantizerLayer::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(top[0] != bottom[0], Where(), ": does not work in place");
@@ -43,6 +62,8 @@ LayerFacts QuantizerLayer::Facts() const {
   facts.range = LayerFacts::Range::kSame;
   return facts;
 }
+
+}  // namespace
 
 void RegisterQuantizerLayer(LayerRegistry& registry) {
   LayerTraits traits;

@@ -1,4 +1,4 @@
-#include "caffe/layers/recurrent.hpp"
+#include "recurrent.hpp"
 
 #include <cmath>
 #include <map>
@@ -6,8 +6,8 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/layer/weighted_layer.hpp"
-#include "caffe/layers/carried_state_layer.hpp"
-#include "caffe/layers/stored_state_layer.hpp"
+#include "carried_state_layer.hpp"
+#include "stored_state_layer.hpp"
 
 namespace caffe {
 namespace {

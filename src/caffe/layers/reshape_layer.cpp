@@ -1,12 +1,36 @@
-#include "caffe/layers/reshape_layer.hpp"
-
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+// The same elements with another shape. The top shares the bottom's data and diff; nothing is
+// copied.
+// bottom 0: any shape; top 0: the bottom's, with num_axes axes from `axis` on replaced by
+// reshape_param.shape, where 0 means the bottom's extent at that index and one -1 is inferred. Not
+// in place.
+// reshape_param: shape, axis (0; -1 appends), num_axes (-1: all that follow; 0 inserts).
+// Types: all; the range of quantized blobs is carried through.
+class ReshapeAxes : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
+
+ private:
+  Shape TopShape(const Shape& shape) const;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using ReshapeLayer = Layer<Dtype, MItype, MOtype, ReshapeAxes>;
 
 void ReshapeAxes::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(top[0] != bottom[0], Where(), ": does not work in place");
@@ -77,6 +101,8 @@ LayerFacts ReshapeAxes::Facts() const {
   facts.aliases = {{0, 0}};
   return facts;
 }
+
+}  // namespace
 
 void RegisterReshapeLayer(LayerRegistry& registry) {
   LayerTraits traits;

@@ -1,10 +1,33 @@
-#include "caffe/layers/rnn_layer.hpp"
-
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "recurrent.hpp"
 
 namespace caffe {
+namespace {
+
+// A simple recurrent layer, as in BVLC's Caffe. In each step t
+//   h_t = tanh(W_hh (cont_t h_(t-1)) + W_xh x_t + b_h + W_xh_static x_static)
+//   o_t = tanh(W_ho h_t + b_o)
+// The first top is o. Bottoms, tops and recurrent_param: see Recurrent. State: h.
+// blobs: W_xh [H, D], b_h [H], with static input W_xh_static [H, S], W_hh [H, H], W_ho [H, H],
+//   b_o [H].
+// Types: float kinds; cont is float.
+class RNN : public Recurrent {
+ public:
+  using Recurrent::Recurrent;
+
+ protected:
+  std::vector<std::string> StateNames() const override;
+  InputProduct InputOfGates() const override;
+  void AddStep(Builder* net, int64_t t) const override;
+  std::string AddOutput(Builder* net) const override;
+  bool ConvertsCont() const override { return true; }
+  void AppendParameters(std::vector<SubNet::Parameter>* parameters) const override;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using RNNLayer = Layer<Dtype, MItype, MOtype, RNN>;
 
 std::vector<std::string> RNN::StateNames() const { return {"h"}; }
 
@@ -35,6 +58,8 @@ void RNN::AppendParameters(std::vector<SubNet::Parameter>* parameters) const {
   parameters->push_back({"output_transform", 0});
   parameters->push_back({"output_transform", 1});
 }
+
+}  // namespace
 
 void RegisterRNNLayer(LayerRegistry& registry) {
   LayerTraits traits;

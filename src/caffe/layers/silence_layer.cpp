@@ -1,9 +1,26 @@
-#include "caffe/layers/silence_layer.hpp"
-
+#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+// Reads blobs that no other layer reads, so that they are not outputs of the net. Their gradients
+// are 0.
+// bottom 0…: any shape; no top.
+// Types: all.
+class Silence : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void Reshape(const BlobVec&, const BlobVec&) override {}
+  void Forward(const BlobVec&, const BlobVec&) override {}
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using SilenceLayer = Layer<Dtype, MItype, MOtype, Silence>;
 
 void Silence::Backward(const BlobVec&, const std::vector<bool>& propagate_down,
                        const BlobVec& bottom) {
@@ -18,6 +35,8 @@ LayerFacts Silence::Facts() const {
   facts.replayable = true;
   return facts;
 }
+
+}  // namespace
 
 void RegisterSilenceLayer(LayerRegistry& registry) {
   LayerTraits traits;

@@ -1,12 +1,42 @@
-#include "caffe/layers/slice_layer.hpp"
-
 #include <algorithm>
 
 #include "caffe.pb.h"
+#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+// Cuts the bottom along an axis: top i has the indices [slice_point i-1, slice_point i). The
+// bottom's gradient joins those of the tops. A single top shares data and diff with the bottom;
+// nothing is copied then.
+// bottom 0: any shape; top 0…: the same except along the axis.
+// slice_param: axis (1, from the end if negative), or its older form slice_dim (1); slice_point,
+//   strictly increasing, one fewer than tops; without any the axis is cut into equal parts.
+// Types: all; the range of quantized blobs is carried through. Backward float kinds.
+class Slice : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
+
+ private:
+  // The extent of each top along the axis.
+  std::vector<int64_t> Extents(int64_t extent, int64_t tops) const;
+
+  int64_t outer_ = 0;
+  int64_t row_ = 0;            // elements of the bottom for one index of the outer axes
+  std::vector<int64_t> rows_;  // the same of each top
+  std::unique_ptr<Kernel> copy_;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using SliceLayer = Layer<Dtype, MItype, MOtype, Slice>;
 
 void Slice::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const SliceParameter& parameter = layer_param().slice_param();
@@ -93,6 +123,8 @@ LayerFacts Slice::Facts() const {
   if (rows_.size() == 1) facts.aliases = {{0, 0}};
   return facts;
 }
+
+}  // namespace
 
 void RegisterSliceLayer(LayerRegistry& registry) {
   LayerTraits traits;

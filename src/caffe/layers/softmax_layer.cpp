@@ -1,10 +1,39 @@
-#include "caffe/layers/softmax_layer.hpp"
-
 #include "caffe.pb.h"
+#include "caffe/layer/class_scores.hpp"
+#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+// y = exp(x) / sum of exp(x) along an axis, computed after subtracting the largest x.
+//   dE/dx = y (dE/dy - sum of dE/dy y)
+// bottom 0, top 0: any shape, the same. In place allowed.
+// softmax_param: axis (1).
+// Types: float kinds.
+class Softmax : public LayerBase, public HasClassScores {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  LayerFacts Facts() const override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+  std::optional<ClassScores> class_scores() const override {
+    return ClassScores{channels_, inner_};
+  }
+
+ private:
+  int64_t outer_ = 0, channels_ = 0, inner_ = 0;
+  // Kernels for inner = 1, where a row is contiguous, and kernels for the general case.
+  std::unique_ptr<Kernel> forward_rows_, forward_, backward_rows_, backward_;
+  std::unique_ptr<Kernel> forward_groups_;  // null on the CPU
+};
+
+template <class Dtype, class MItype, class MOtype>
+using SoftmaxLayer = Layer<Dtype, MItype, MOtype, Softmax>;
 
 void Softmax::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   forward_rows_ = MakeKernel("norm/softmax", "softmax_forward_rows");
@@ -55,6 +84,8 @@ LayerFacts Softmax::Facts() const {
   facts.replayable = true;
   return facts;
 }
+
+}  // namespace
 
 void RegisterSoftmaxLayer(LayerRegistry& registry) {
   LayerTraits traits;

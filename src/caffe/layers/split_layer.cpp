@@ -1,10 +1,32 @@
-#include "caffe/layers/split_layer.hpp"
-
 #include "caffe.pb.h"
+#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+// Copies of a blob for several readers: the tops share the bottom's data, and dE/dx is the sum of
+// the gradients of all tops.
+// bottom 0: any shape; top 0…: the same. Not in place.
+// Types: all, the range is carried through; backward float kinds.
+class Split : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
+
+ private:
+  int tops_ = 0;
+  std::unique_ptr<Kernel> add_;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using SplitLayer = Layer<Dtype, MItype, MOtype, Split>;
 
 void Split::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   for (const BlobBase* blob : top) {
@@ -49,6 +71,8 @@ LayerFacts Split::Facts() const {
   for (int t = 0; t < tops_; ++t) facts.aliases.push_back({t, 0});
   return facts;
 }
+
+}  // namespace
 
 void RegisterSplitLayer(LayerRegistry& registry) {
   LayerTraits traits;

@@ -1,9 +1,15 @@
-#include "caffe/layers/stored_state_layer.hpp"
+#include "stored_state_layer.hpp"
 
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 
 namespace caffe {
+namespace {
+
+template <class Dtype, class MItype, class MOtype>
+using StoredStateLayer = Layer<Dtype, MItype, MOtype, StoredState>;
+
+}  // namespace
 
 void StoredState::Forward(const BlobVec& bottom, const BlobVec&) {
   CAFFE_CHECK(state_, Where(), ": stores the state of a recurrent layer; use LSTM, RNN or GRU");

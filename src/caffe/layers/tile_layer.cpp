@@ -1,10 +1,35 @@
-#include "caffe/layers/tile_layer.hpp"
-
 #include "caffe.pb.h"
+#include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/strided_copy.hpp"
 
 namespace caffe {
+namespace {
+
+// Repeats the bottom along an axis: index i of the top's axis is index i % extent of the bottom's.
+// The gradient is the sum over the repetitions.
+// bottom 0: any shape; top 0: the same, but `tiles` times the extent along the axis. Not in place.
+// tile_param: axis (1, from the end if negative), tiles (needed).
+// Types: all; the range of quantized blobs is carried through. Backward float kinds.
+class Tile : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+  LayerFacts Facts() const override;
+
+ private:
+  int64_t outer_ = 0, row_ = 0;  // the bottom is [outer, row], and each row is repeated
+  StridedCopy forward_;
+  std::unique_ptr<Kernel> backward_;
+};
+
+template <class Dtype, class MItype, class MOtype>
+using TileLayer = Layer<Dtype, MItype, MOtype, Tile>;
 
 void Tile::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(top[0] != bottom[0], Where(), ": cannot work in place; give blob ", bottom[0]->name(),
@@ -49,6 +74,8 @@ LayerFacts Tile::Facts() const {
   facts.range = LayerFacts::Range::kCarried;
   return facts;
 }
+
+}  // namespace
 
 void RegisterTileLayer(LayerRegistry& registry) {
   LayerTraits traits;

@@ -5,8 +5,6 @@
 
 namespace caffe {
 
-class LayerRegistry;
-
 // Cross-correlation over the spatial axes, those after `axis`, plus a bias per output channel:
 //   y[n, o, p] = b[o] + sum over c, k of w[o, c, k] x[n, c, p stride + k dilation - pad]
 //   output extent = (input + 2 pad - (dilation (kernel - 1) + 1)) / stride + 1, rounded down
@@ -43,11 +41,6 @@ class Convolution : public WeightedLayer {
 
   ConvSetup setup_;
   Shape input_;  // of a bottom, as the operators were made for it
-};
-
-template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
-class ConvolutionLayer final : public Layer<Dtype, MItype, MOtype, Convolution> {
-  using Layer<Dtype, MItype, MOtype, Convolution>::Layer;
 };
 
 }  // namespace caffe

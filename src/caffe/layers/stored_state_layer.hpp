@@ -1,6 +1,6 @@
 #pragma once
 
-#include "caffe/layers/carried_state_layer.hpp"
+#include "carried_state_layer.hpp"
 
 namespace caffe {
 
@@ -19,11 +19,6 @@ class StoredState : public LayerBase {
 
  private:
   std::shared_ptr<CarriedState> state_;
-};
-
-template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
-class StoredStateLayer final : public Layer<Dtype, MItype, MOtype, StoredState> {
-  using Layer<Dtype, MItype, MOtype, StoredState>::Layer;
 };
 
 }  // namespace caffe

@@ -4,8 +4,6 @@
 
 namespace caffe {
 
-class LayerRegistry;
-
 // The last state of the forward before, in the net of a recurrent layer (Recurrent), which stores it
 // by a StoredState layer. 0 in the first forward and after a change of N.
 // bottom 0: cont [T, N], of which only N is used; top 0: [1, N, num_output]. No gradient.
@@ -33,11 +31,6 @@ class CarriedState : public LayerBase {
   // The host never reads or writes these blobs, so that a replayed graph may change them.
   std::shared_ptr<BlobBase> next_, used_;
   std::vector<uint64_t> restored_;  // a state of SetRunState for another N
-};
-
-template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
-class CarriedStateLayer final : public Layer<Dtype, MItype, MOtype, CarriedState> {
-  using Layer<Dtype, MItype, MOtype, CarriedState>::Layer;
 };
 
 }  // namespace caffe

@@ -12,8 +12,6 @@
 
 namespace caffe {
 
-class LayerRegistry;
-
 // The computation of an element-wise layer with its parameters.
 struct PointwiseFormula {
   // The data that the gradient is computed from, besides the gradient of the top. In place, the
@@ -87,11 +85,6 @@ class Pointwise : public CodedLayer {
   InputCopy input_;
   CodeTable table_;  // of quantized types
   std::unique_ptr<Kernel> forward_, backward_;
-};
-
-template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
-class PointwiseLayer final : public Layer<Dtype, MItype, MOtype, Pointwise> {
-  using Layer<Dtype, MItype, MOtype, Pointwise>::Layer;
 };
 
 }  // namespace caffe
