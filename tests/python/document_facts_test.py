@@ -257,8 +257,8 @@ def members():
 
 
 DEVELOPER_PAGES = ['docs/tour.md', 'docs/adding_a_layer.md', 'kernels/README.md', 'tests/README.md',
-                   'src/caffe/library/README.md', 'src/caffe/memory/README.md',
-                   'src/caffe/net/README.md', 'python/README.md']
+                   'python/README.md',
+                   *(page for page in DOCUMENTS if page.startswith('src/caffe/'))]
 
 
 @pytest.mark.parametrize('page', DEVELOPER_PAGES)
