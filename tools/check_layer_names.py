@@ -9,10 +9,13 @@ import os
 import re
 import sys
 
-# Where layers register, what rewrites files of other versions, and a list of nets to run.
-_HOMES = ('src/caffe/layers/', 'src/caffe/io/', 'tools/commands/self_test.cpp')
+# What rewrites files of other versions, and a list of nets to run.
+_HOMES = ('src/caffe/io/', 'tools/commands/self_test.cpp')
 # Passes name the layers that they add.
 _ADDED = re.compile(r'set_type\(\s*"\w+"\s*\)')
+# Layers name those of their nets, their grouped form, and the layer that they are a case of.
+_LAYERS = 'src/caffe/layers/'
+_OF_LAYERS = re.compile(r'\b(?:Add|AddElsewhere|Traits)\([^;]*;|\bGroupedForm\{\s*"\w+"')
 _REGISTERED = re.compile(r'\.Add(?:Untyped|<\w+>)\(\s*"(\w+)"')
 _ROW = re.compile(r'\{"(\w+)",\s*"\w+",\s*"y =')  # of the table of element-wise layers
 _STRING = re.compile(r'"(\w+)"')
@@ -43,7 +46,7 @@ def check(root):
     for path, text in _sources(root, ('include', 'src', 'tools', 'python')):
         if path.startswith(_HOMES):
             continue
-        for allowed in (_REGISTERED, _ADDED):
+        for allowed in (_REGISTERED, _ROW, _ADDED) + (_OF_LAYERS,) * path.startswith(_LAYERS):
             text = allowed.sub(lambda match: re.sub(r'\w', ' ', match[0]), text)
         for number, line in enumerate(text.split('\n'), 1):
             for name in _STRING.findall(line.split('//')[0]):

@@ -48,6 +48,7 @@ class Probe {
 
   LayerBase& layer() { return tester_.layer(); }
   LayerTester& tester() { return tester_; }
+  bool given(int bottom) const { return sample_.given.count(bottom) > 0; }
   LayerFacts facts() { return layer().Facts(); }
   int bottoms() const { return static_cast<int>(sample_.bottoms.size()); }
   int tops() const { return sample_.tops; }
@@ -124,6 +125,40 @@ TEST(LayerFactsTest, EveryTypeHasASample) {
     EXPECT_NE(LayerSamples().count(type) > 0, NeedsNet(type))
         << type << ": add it to tests/support/layer_samples.cpp";
   }
+}
+
+TEST(LayerTraitsTest, LayersWithPerItemComputeEachItemByItself) {
+  const int count = ForEachSample([](Probe& probe) {
+    const auto& per_item = LayerRegistry::Get().Traits(probe.layer().type()).per_item;
+    if (!per_item || !per_item(probe.layer().layer_param())) return false;
+    EXPECT_TRUE(probe.layer().blobs().empty()) << "layers with weights have a grouped form";
+    const int64_t items = probe.bottom()[0]->shape(0);
+    const std::vector<uint64_t> state = probe.layer().RunState();  // equal random numbers
+    std::vector<Numbers> before;
+    probe.tester().Forward();
+    for (BlobBase* top : probe.top()) before.push_back(top->DataAsDouble());
+    // Other values in the last item.
+    for (int b = 0; b < probe.bottoms(); ++b) {
+      Numbers values = probe.tester().Bottom(b);
+      if (probe.bottom()[b]->shape(0) != items || probe.given(b)) continue;
+      for (size_t i = values.size() - values.size() / items; i < values.size(); ++i) {
+        values[i] = -values[i] / 2;
+      }
+      probe.tester().SetBottom(b, values);
+    }
+    probe.layer().SetRunState(probe.layer().context().seed, state);
+    probe.tester().Forward();
+    for (int t = 0; t < probe.tops(); ++t) {
+      EXPECT_EQ(probe.top()[t]->shape(0), items);
+      Numbers after = probe.top()[t]->DataAsDouble();
+      const size_t others = after.size() - after.size() / items;
+      before[t].resize(others);
+      after.resize(others);
+      EXPECT_EQ(after, before[t]) << "top " << t;
+    }
+    return items > 1;
+  });
+  EXPECT_GT(count, 30);
 }
 
 TEST(LayerFactsTest, AliasesAreTheTopsThatShareMemory) {

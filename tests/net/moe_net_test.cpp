@@ -3,7 +3,9 @@
 #include <cmath>
 #include <functional>
 
+#include "caffe.pb.h"
 #include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer_registry.hpp"
 #include "caffe/net/expert_usage.hpp"
 #include "caffe/net/step_info.hpp"
 #include "net/moe_support.hpp"
@@ -22,6 +24,15 @@ std::vector<double> Diffs(const Net& net) {
   for (const BlobBase* blob : net.learnable_params()) {
     const std::vector<double> diff = blob->DiffAsDouble();
     all.insert(all.end(), diff.begin(), diff.end());
+  }
+  return all;
+}
+
+// The names of the layers that the steps compute, each with a space after it.
+std::string LayersOfSteps(Net& net) {
+  std::string all;
+  for (const StepInfo& step : net.Steps()) {
+    for (const std::string& layer : step.layers) all += layer + " ";
   }
   return all;
 }
@@ -254,11 +265,7 @@ TEST(MoeNamesTest, NestedLayersHaveTheNameOfTheLayerBeforeThem) {
   const auto names = [](const MoeCase& c) {
     const auto net = MakeNet(MoeNetText(c), Cpu());
     net->Forward();
-    std::string all;
-    for (const StepInfo& step : net->Steps()) {
-      for (const std::string& layer : step.layers) all += layer + " ";
-    }
-    return all;
+    return LayersOfSteps(*net);
   };
   const std::string grouped = names({6, 3, 2, false}), full = names({6, 3, 2, true});
   for (const char* name :
@@ -329,6 +336,31 @@ TEST(MoeFallbackTest, LayersWithoutAGroupedFormRunInFull) {
   net->Forward();
   EXPECT_EQ(net->LayerByName("moe")->blobs().size(), 4 + 3 * 5u);
   EXPECT_EQ(net->BlobByName("moe")->shape(), (Shape{6, 7}));
+}
+
+TEST(MoeFallbackTest, LayersOfUsersSayWhetherTheyComputeEachItem) {
+  const std::string relu = ReluText("relu", "conv");
+  for (const bool per_item : {false, true}) {
+    LayerTraits traits;
+    if (per_item) traits.per_item = Always(true);
+    const std::string type = per_item ? "TestAbsOfItems" : "TestAbs";
+    LayerRegistry::Get().AddUntyped(type, traits,
+                                    [](LayerParameter parameter, const LayerContext& context) {
+                                      parameter.set_type("AbsVal");
+                                      return LayerRegistry::Get().Create(parameter, context);
+                                    });
+    MoeCase c;
+    std::string text = MoeNetText(c);
+    text.replace(text.find(relu), relu.size(),
+                 "layer { name: 'abs' type: '" + type + "' bottom: 'conv' top: 'abs' } ");
+    text.replace(text.find("bottom: 'conv' top: 'pool'"), 14, "bottom: 'abs'");
+    const auto net = MakeNet(text, Cpu());
+    FillInputs(net.get());
+    net->Forward();
+    const std::string steps = LayersOfSteps(*net);
+    EXPECT_EQ(steps.find("moe/expert/conv ") != std::string::npos, per_item) << steps;
+    EXPECT_EQ(steps.find("moe/expert2/conv ") != std::string::npos, !per_item) << steps;
+  }
 }
 
 TEST(MoeFallbackTest, ExpertsMayDiffer) {

@@ -32,6 +32,8 @@ def tree(tmp_path):
     files = {
         'src/caffe/layers/foo_layer.cpp': 'registry.Add<FooLayer>("Foo", traits);',
         'src/caffe/layers/pointwise_table.cpp': '{"Sine", "sine", "y = sin x", Sine},',
+        'src/caffe/layers/bar_layer.cpp': 'net->Add("Foo", name, {bottom}, {top});',
+        'src/caffe/layers/baz_layer.cpp': 'return GroupedForm{"Foo", 2};',
         'src/caffe/io/upgrade.cpp': 'layer.type() == "Foo"',
         'src/caffe/graph/pass.cpp': 'cast.set_type("Foo");  // a "Foo"',
     }
@@ -48,6 +50,8 @@ def tree(tmp_path):
     ('src/caffe/net/bad.cpp', 'static const char* const kinds[] = {"Bar", "Sine"};', 'Sine'),
     ('include/caffe/net/bad.hpp', 'return "Foo" != layer.type();', 'Foo'),
     ('tools/commands/bad.cpp', 'name == "Foo"', 'Foo'),
+    ('src/caffe/layers/bad_layer.cpp', 'for (const char* type : {"Bar", "Foo"}) {', 'Foo'),
+    ('src/caffe/layers/bad_layer.cpp', 'if (layer.type() == "Foo") return;', 'Foo'),
 ])
 def test_a_name_elsewhere_is_found(tree, path, text, name):
     file = tree / path

@@ -10,6 +10,7 @@
 
 namespace caffe {
 
+class Device;
 class LayerParameter;
 
 // The data that a layer's Backward reads, by the indices of bottoms and tops; kAll means every one.
@@ -36,9 +37,9 @@ struct BackwardReads {
   }
 };
 
-// For reads that do not depend on the layer's parameters.
-inline std::function<BackwardReads(const LayerParameter&)> Always(BackwardReads reads) {
-  return [reads = std::move(reads)](const LayerParameter&) { return reads; };
+// For traits that do not depend on the layer's parameters.
+template <class T = BackwardReads> std::function<T(const LayerParameter&)> Always(T value) {
+  return [value = std::move(value)](const LayerParameter&) { return value; };
 }
 
 // Which tops share the memory of bottom 0 and are not copies.
@@ -51,6 +52,16 @@ enum class TopMemory {
 
 // On which side of a layer a conversion between float kinds has fewer elements.
 enum class CastSide { kNone, kBefore, kAfter };
+
+// The layer that computes another one with weights of its own for each group of rows, as the experts
+// of a mixture need: a GroupedLayer.
+struct GroupedForm {
+  std::string type;
+  int blobs = 0;  // of each group
+  // Whether a library of the device computes all groups in this type by one operator (JointOp), at
+  // least for most shapes.
+  std::function<bool(DataType type, Device* device)> joint;
+};
 
 // For LayerTraits::edges. Of an element-wise layer, whose body loads, computes in float and stores:
 // any two float kinds but double, of which one is float, or equal ones.
@@ -101,6 +112,13 @@ struct LayerTraits {
   // For layers whose result is the same whether their bottoms or their tops are converted between
   // float kinds: where there are fewer elements. Null: kNone.
   std::function<CastSide(const LayerParameter&)> cast_side;
+  // Whether a layer with these parameters computes each item (index of axis 0) by itself, and has no
+  // weights, so that it can compute the rows of all experts of a mixture. Null: it does not.
+  std::function<bool(const LayerParameter&)> per_item;
+  // The grouped form of a layer with these parameters, if it has one. Null: it has none.
+  std::function<std::optional<GroupedForm>(const LayerParameter&)> grouped_form;
+  // The top holds probabilities; the scores from which they are computed are bottom 0.
+  bool probabilities = false;
   // Supports any pair of bottom and top types (the Quantizer layer).
   bool converts = false;
   // One line for `caffe layers`.

@@ -173,6 +173,9 @@ void RegisterConcatLayer(LayerRegistry& registry) {
   traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.top_memory = TopMemory::kSharedIfAlone;
+  traits.per_item = [](const LayerParameter& layer) {
+    return layer.concat_param().axis() > 0 && !layer.concat_param().has_concat_dim();
+  };
   traits.summary = "joins blobs along an axis";
   registry.Add<ConcatLayer>("Concat", traits);
 }

@@ -5,6 +5,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/library/multiplexer.hpp"
 #include "caffe/memory/workspace.hpp"
 
 namespace caffe {
@@ -12,6 +13,21 @@ namespace {
 
 template <class Dtype, class MItype, class MOtype>
 using ConvolutionLayer = Layer<Dtype, MItype, MOtype, Convolution>;
+
+// GroupedForm::joint, asked for numbers that every library supports.
+bool KnowsGroups(DataType type, Device* device) {
+  ConvDescriptor d;
+  d.batch = 16;
+  d.row_groups = 4;
+  d.in_channels = d.out_channels = 64;
+  d.geometry.input = {8, 8};
+  d.geometry.kernel = {3, 3};
+  d.in = d.out = type;
+  d.x_layout = d.y_layout = Layout::kNHWC;
+  d.epilogue.bias = Epilogue::Bias::kPerRow;
+  d.epilogue.bias_type = d.master();
+  return Multiplexer::KnowsRowGroups(device, d);
+}
 
 }  // namespace
 
@@ -178,6 +194,11 @@ void RegisterConvolutionLayer(LayerRegistry& registry) {
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({{BackwardReads::kAll}, {}});
   traits.edges = &ProductEdges;
+  traits.grouped_form = [](const LayerParameter& layer) -> std::optional<GroupedForm> {
+    const ConvolutionParameter& parameter = layer.convolution_param();
+    if (parameter.axis() != 1) return std::nullopt;
+    return GroupedForm{"GroupedConvolution", 1 + parameter.bias_term(), &KnowsGroups};
+  };
   traits.summary = "cross-correlation over any number of spatial axes, with groups and dilation";
   registry.Add<ConvolutionLayer>("Convolution", traits);
 }

@@ -110,6 +110,7 @@ void RegisterCropLayer(LayerRegistry& registry) {
   traits.types = BuiltInTypes();
   traits.moves_elements = true;
   traits.backward_reads = Always({});
+  traits.per_item = Always(true);
   traits.summary = "crops the first bottom to the extents of the second";
   registry.Add<CropLayer>("Crop", traits);
 }

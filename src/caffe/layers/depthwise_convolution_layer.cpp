@@ -37,6 +37,7 @@ void DepthwiseConvolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top)
 
 void RegisterDepthwiseConvolutionLayer(LayerRegistry& registry) {
   LayerTraits traits = registry.Traits("Convolution");
+  traits.grouped_form = nullptr;
   traits.summary = "a Convolution with one group for each channel";
   registry.Add<DepthwiseConvolutionLayer>("DepthwiseConvolution", traits);
   registry.Add<DepthwiseConvolutionLayer>("ConvolutionDepthwise", traits);

@@ -125,6 +125,7 @@ void RegisterDropoutLayer(LayerRegistry& registry) {
   traits.in_place = traits.keeps_signs = true;
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({});
+  traits.per_item = Always(true);
   traits.summary = "random elements become 0 while training";
   registry.Add<DropoutLayer>("Dropout", traits);
 }

@@ -266,6 +266,7 @@ void RegisterEltwiseLayer(LayerRegistry& registry) {
     if (parameter.stable_prod_grad()) return {{BackwardReads::kAll}, {}};
     return {{BackwardReads::kAll}, {0}};
   };
+  traits.per_item = Always(true);
   traits.summary = "sum, product or maximum of bottoms, element by element";
   registry.Add<EltwiseLayer>("Eltwise", traits);
 }

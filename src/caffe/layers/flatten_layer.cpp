@@ -67,6 +67,7 @@ void RegisterFlattenLayer(LayerRegistry& registry) {
   traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.top_memory = TopMemory::kSharedIfAlone;
+  traits.per_item = [](const LayerParameter& layer) { return layer.flatten_param().axis() > 0; };
   traits.summary = "merges axes into one";
   registry.Add<FlattenLayer>("Flatten", traits);
 }

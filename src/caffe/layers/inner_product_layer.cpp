@@ -55,6 +55,20 @@ class InnerProduct : public WeightedLayer {
 template <class Dtype, class MItype, class MOtype>
 using InnerProductLayer = Layer<Dtype, MItype, MOtype, InnerProduct>;
 
+// GroupedForm::joint, asked for numbers that every library supports.
+bool KnowsGroups(bool transpose, DataType type, Device* device) {
+  GemmDescriptor d;
+  d.m = 16;
+  d.row_groups = 4;
+  d.n = d.k = 64;
+  d.trans_b = type.is_quantized() || !transpose;
+  d.in = d.out = type;
+  d.constant = GemmDescriptor::Weights::kB;
+  d.epilogue.bias = Epilogue::Bias::kPerColumn;
+  d.epilogue.bias_type = type == kDouble ? kDouble : kFloat;
+  return Multiplexer::KnowsRowGroups(device, d);
+}
+
 void InnerProduct::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const InnerProductParameter& parameter = layer_param().inner_product_param();
   n_ = parameter.num_output();
@@ -224,6 +238,14 @@ void RegisterInnerProductLayer(LayerRegistry& registry) {
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({{0}, {}});
   traits.edges = &ProductEdges;
+  traits.grouped_form = [](const LayerParameter& layer) -> std::optional<GroupedForm> {
+    const InnerProductParameter& parameter = layer.inner_product_param();
+    if (parameter.axis() != 1) return std::nullopt;
+    const auto joint = [transpose = parameter.transpose()](DataType type, Device* device) {
+      return KnowsGroups(transpose, type, device);
+    };
+    return GroupedForm{"GroupedInnerProduct", 1 + parameter.bias_term(), joint};
+  };
   traits.summary = "y = x W' + b";
   registry.Add<InnerProductLayer>("InnerProduct", traits);
 }

@@ -162,6 +162,7 @@ void RegisterInterpLayer(LayerRegistry& registry) {
   traits.no_gradient_bottoms = {1};
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({});
+  traits.per_item = Always(true);
   traits.summary = "bilinear resizing with aligned corners";
   registry.Add<InterpLayer>("Interp", traits);
 }

@@ -249,6 +249,7 @@ void RegisterLRNLayer(LayerRegistry& registry) {
     return layer.lrn_param().norm_region() == LRNParameter::ACROSS_CHANNELS;
   };
   traits.backward_reads = Always({{0}, {}});
+  traits.per_item = Always(true);
   traits.summary = "x / (k + alpha / n sum of x^2 over a window)^beta";
   registry.Add<LRNLayer>("LRN", traits);
 }

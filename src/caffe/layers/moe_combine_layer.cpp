@@ -1,3 +1,4 @@
+#include "caffe.pb.h"
 #include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"

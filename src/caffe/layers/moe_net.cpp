@@ -6,6 +6,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/device/device.hpp"
+#include "caffe/layer/layer_traits.hpp"
 #include "grouped_form.hpp"
 
 namespace caffe {
@@ -114,7 +115,7 @@ std::string MOENet::AddGate(const NestedLayers& gating) {
   CAFFE_CHECK(!gating.outputs().empty(), Where(), ": gating_net has no output");
   // BVLC's order of outputs is alphabetical. With several outputs the one of a Softmax is meant.
   const auto softmax = [&](const std::string& blob) {
-    return gating.Producer(blob)->type() == "Softmax";
+    return TraitsOf(gating.Producer(blob)->type()).probabilities;
   };
   const auto found = std::find_if(gating.outputs().begin(), gating.outputs().end(), softmax);
   const std::string gate =
@@ -145,7 +146,7 @@ void MOENet::AddLosses(const NestedLayers& gating, const std::string& gate) {
   if (parameter_.z_loss_weight() != 0) {
     const std::string own = gate.substr(std::string("gating/").size());
     const LayerParameter* const producer = gating.Producer(own);
-    CAFFE_CHECK(producer && producer->type() == "Softmax", Where(),
+    CAFFE_CHECK(producer && TraitsOf(producer->type()).probabilities, Where(),
                 ": z_loss_weight needs a gating net that ends in a Softmax layer");
     CAFFE_CHECK(producer->bottom(0) != producer->top(0), Where(), ": z_loss_weight needs a ",
                 "Softmax layer that does not work in place");
@@ -187,6 +188,7 @@ void MOENet::AddGroupedExperts(const std::vector<std::string>& inputs) {
   const int64_t select = parameter_.has_select_experts() ? parameter_.select_experts() : experts_;
   const NestedLayers& net = *nets_[0];
   std::vector<LayerParameter> layers = net.WithPrefix("expert");
+  std::vector<int> blobs;  // of each expert
   for (size_t i = 0; i < layers.size(); ++i) {
     LayerParameter& layer = layers[i];
     for (std::string& bottom : *layer.mutable_bottom()) {
@@ -195,14 +197,13 @@ void MOENet::AddGroupedExperts(const std::vector<std::string>& inputs) {
     }
     std::vector<const LayerParameter*> of_experts;
     for (const auto& other : nets_) of_experts.push_back(&other->layers()[i]);
-    MakeGrouped(of_experts, select, "offsets", &layer);
+    blobs.push_back(MakeGrouped(of_experts, select, "offsets", &layer));
     *sub_.net->add_layer() = layer;
   }
   for (int e = 0; e < static_cast<int>(experts_); ++e) {
-    for (const LayerParameter& layer : layers) {
-      const int blobs = GroupedBlobs(layer);
-      for (int b = 0; b < blobs; ++b) {
-        sub_.parameters.push_back({layer.name(), e * blobs + b});
+    for (size_t i = 0; i < layers.size(); ++i) {
+      for (int b = 0; b < blobs[i]; ++b) {
+        sub_.parameters.push_back({layers[i].name(), e * blobs[i] + b});
       }
     }
   }

@@ -117,6 +117,7 @@ void RegisterNoiseLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.in_place = true;
   traits.backward_reads = Always({});
+  traits.per_item = Always(true);
   traits.summary = "items times, or plus, normally distributed numbers while training";
   registry.Add<NoiseLayer>("Noise", traits);
 }

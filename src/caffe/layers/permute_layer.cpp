@@ -99,6 +99,9 @@ void RegisterPermuteLayer(LayerRegistry& registry) {
   traits.types = BuiltInTypes();
   traits.moves_elements = true;
   traits.backward_reads = Always({});
+  traits.per_item = [](const LayerParameter& layer) {
+    return layer.permute_param().order_size() > 0 && layer.permute_param().order(0) == 0;
+  };
   traits.summary = "the same elements with the axes in another order";
   registry.Add<PermuteLayer>("Permute", traits);
 }

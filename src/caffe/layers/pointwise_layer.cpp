@@ -94,6 +94,7 @@ void RegisterPointwiseLayer(LayerRegistry& registry) {
       return reads;
     };
     traits.edges = &ElementwiseEdges;
+    traits.per_item = Always(true);
     traits.summary = row.summary;
     registry.Add<PointwiseLayer>(row.type, traits);
   }

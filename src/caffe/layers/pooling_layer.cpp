@@ -435,6 +435,7 @@ void RegisterPoolingLayer(LayerRegistry& registry) {
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({{}, {1}});
   traits.cast_side = &SideOfCasts;
+  traits.per_item = Always(true);
   traits.summary = "maximum, mean or a random value of windows";
   registry.Add<PoolingLayer>("Pooling", traits);
 }

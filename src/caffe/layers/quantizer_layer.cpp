@@ -70,6 +70,7 @@ void RegisterQuantizerLayer(LayerRegistry& registry) {
   traits.converts = true;
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({});
+  traits.per_item = Always(true);
   traits.summary = "converts between types";
   registry.AddUntyped("Quantizer", traits,
                       [](const LayerParameter& parameter, const LayerContext& context) {

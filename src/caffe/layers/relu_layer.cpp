@@ -25,7 +25,6 @@ class ReLU : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
-  float negative_slope() const { return slope_; }
 
  private:
   // Whether Backward reads the bottom's data.
@@ -85,6 +84,7 @@ void RegisterReLULayer(LayerRegistry& registry) {
     return BackwardReads{{0}, {}, layer.relu_param().negative_slope() < 0, true};
   };
   traits.edges = &ElementwiseEdges;
+  traits.per_item = Always(true);
   traits.summary = "y = max(x, 0) + negative_slope * min(x, 0)";
   registry.Add<ReLULayer>("ReLU", traits);
 }

@@ -110,6 +110,11 @@ void RegisterReshapeLayer(LayerRegistry& registry) {
   traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.top_memory = TopMemory::kSharedIfAlone;
+  traits.per_item = [](const LayerParameter& layer) {
+    const ReshapeParameter& parameter = layer.reshape_param();
+    const bool keeps = parameter.shape().dim_size() > 0 && parameter.shape().dim(0) == 0;
+    return parameter.axis() > 0 || (parameter.axis() == 0 && keeps);
+  };
   traits.summary = "the same elements under another shape";
   registry.Add<ReshapeLayer>("Reshape", traits);
 }

@@ -84,6 +84,7 @@ void RegisterShuffleChannelLayer(LayerRegistry& registry) {
   traits.types = BuiltInTypes();
   traits.moves_elements = true;
   traits.backward_reads = Always({});
+  traits.per_item = Always(true);
   traits.summary = "interleaves the channels of groups";
   registry.Add<ShuffleChannelLayer>("ShuffleChannel", traits);
 }

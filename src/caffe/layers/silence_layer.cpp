@@ -45,6 +45,7 @@ void RegisterSilenceLayer(LayerRegistry& registry) {
   traits.types = BuiltInTypes();
   traits.moves_elements = true;
   traits.backward_reads = Always({});
+  traits.per_item = Always(true);
   traits.summary = "reads blobs, so that they are not outputs of the net";
   registry.Add<SilenceLayer>("Silence", traits);
 }

@@ -133,6 +133,9 @@ void RegisterSliceLayer(LayerRegistry& registry) {
   traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.top_memory = TopMemory::kSharedIfAlone;
+  traits.per_item = [](const LayerParameter& layer) {
+    return layer.slice_param().axis() > 0 && !layer.slice_param().has_slice_dim();
+  };
   traits.summary = "a blob cut along an axis";
   registry.Add<SliceLayer>("Slice", traits);
 }

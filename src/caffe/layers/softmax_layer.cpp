@@ -91,6 +91,8 @@ void RegisterSoftmaxLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.in_place = true;
   traits.backward_reads = Always({{}, {0}});
+  traits.per_item = [](const LayerParameter& layer) { return layer.softmax_param().axis() > 0; };
+  traits.probabilities = true;
   traits.summary = "y = exp(x) / sum of exp(x) along an axis";
   registry.Add<SoftmaxLayer>("Softmax", traits);
 }

@@ -81,6 +81,7 @@ void RegisterSplitLayer(LayerRegistry& registry) {
   traits.moves_elements = true;
   traits.backward_reads = Always({});
   traits.top_memory = TopMemory::kShared;
+  traits.per_item = Always(true);
   traits.summary = "copies of a blob for several readers, which share its memory";
   registry.Add<SplitLayer>("Split", traits);
 }

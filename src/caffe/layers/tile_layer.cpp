@@ -85,6 +85,7 @@ void RegisterTileLayer(LayerRegistry& registry) {
   traits.cast_side = [](const LayerParameter& layer) {
     return layer.tile_param().tiles() > 1 ? CastSide::kBefore : CastSide::kNone;
   };
+  traits.per_item = [](const LayerParameter& layer) { return layer.tile_param().axis() > 0; };
   traits.summary = "repeats a blob along an axis";
   registry.Add<TileLayer>("Tile", traits);
 }

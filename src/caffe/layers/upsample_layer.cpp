@@ -208,6 +208,7 @@ void RegisterUpsampleLayer(LayerRegistry& registry) {
   traits.cast_side = [](const LayerParameter& layer) {
     return layer.bottom_size() == 1 ? CastSide::kBefore : CastSide::kNone;
   };
+  traits.per_item = Always(true);
   traits.summary = "larger images: nearest neighbours, or the inverse of a MAX pooling";
   registry.Add<UpsampleLayer>("Upsample", traits);
 }
