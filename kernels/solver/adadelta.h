@@ -1,33 +1,23 @@
 //! types: float
 //! tests: solver
-#include "dialect/training.h"
+#include "math/update_rule.h"
 // h = momentum h + (1 - momentum) g^2; u = g sqrt((k + delta) / (h + delta));
 // k = momentum k + (1 - momentum) u^2; w -= rate u.
-// g becomes the update. A work item takes `unit` elements, a divisor of PARAMETER_BLOCK.
 KERNEL(adadelta_update, ARG(i64, items), FOLD(i64, unit), OUT(Dtype, w), OUT(Dtype, g),
        OUT(Dtype, h), OUT(Dtype, k), IN(f32, reals), IN(f32, multipliers), ARG(Acctype, l2),
        ARG(Acctype, l1), ARG(Acctype, normalize), ARG(Acctype, momentum), ARG(Acctype, delta)) {
-  if (LOAD(f32, reals, STEP_SKIP) != 0.0f) return;
-  const Acctype factor = LOAD(f32, reals, STEP_FACTOR) * normalize;
-  FOR_EACH_GROUP(item, items) {
-    const Index begin = item * unit, block = begin / PARAMETER_BLOCK;
-    const Acctype rate_mult = LOAD(f32, multipliers, 2 * block);
-    const Acctype decay_mult = LOAD(f32, multipliers, 2 * block + 1);
-    const Acctype rate = LOAD(f32, reals, STEP_RATE) * rate_mult;
-    const Acctype decay2 = l2 * decay_mult, decay1 = l1 * decay_mult;
+  FOR_EACH_PART(item) {
+    LOAD_PART(item, LOAD(f32, reals, STEP_RATE));
     SIMD
     for (Index i = begin; i < begin + unit; ++i) {
-      const Acctype x = LOAD(Dtype, w, i);
-      const Acctype sign = (Acctype)((x > 0) - (x < 0));
-      const Acctype d = LOAD(Dtype, g, i) * factor + decay2 * x + decay1 * sign;
+      LOAD_PARAMETER(i);
       const Acctype mean = momentum * LOAD(Dtype, h, i) + (REAL(1.0) - momentum) * (d * d);
       const Acctype old = LOAD(Dtype, k, i);
       const Acctype u = d * SQRT((old + delta) / (mean + delta));
       const Acctype step = rate * u;
       STORE(Dtype, h, i, mean);
       STORE(Dtype, k, i, momentum * old + (REAL(1.0) - momentum) * (u * u));
-      STORE(Dtype, g, i, step);
-      STORE(Dtype, w, i, x - step);
+      STORE_UPDATE(i, step);
     }
   }
 }
