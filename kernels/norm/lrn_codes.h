@@ -1,31 +1,27 @@
 //! types: device codes
 // Local response normalisation across channels between codes, on devices. The bits are those of a
-// conversion to float, lrn_across_forward or lrn_channels, and a conversion to codes: scale is that
+// conversion to float, lrn_forward or lrn_channels, and a conversion to codes: scale is that
 // of x, inverse_scale 1 / that of y, low and high are the ends of y's codes minus its zero point.
 #include "epilogue/lrn_power.h"
+#include "math/window_sum.h"
 
-// A row is a plane (image and channel), a column a position in it; see lrn.h.
-KERNEL(lrn_codes_across, ARG(i64, planes), ARG(i64, channels), ARG(i64, inner), FOLD(i64, reach),
-       FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
-       ARG(Acctype, scale), ARG(Acctype, inverse_scale), ARG(Acctype, low), ARG(Acctype, high),
-       IN(MItype, x), OUT(MOtype, y)) {
-  FOR_EACH_ROW(r, planes, i, inner) {
-    const Index c = r % (Index)channels;
-    const Index first = r - (c < reach ? c : (Index)reach);
-    const Index last = r + (channels - 1 - c < reach ? channels - 1 - c : (Index)reach);
-    Acctype sum = 0;
-    for (Index p = first; p <= last; ++p) {
-      const Acctype v = (Acctype)LOAD(MItype, x, p * inner + i) * scale;
-      sum += v * v;
-    }
-    const Acctype own = (Acctype)LOAD(MItype, x, r * inner + i) * scale;
-    const Acctype result = own * lrn_power(k + factor * sum, quarters, beta);
-    STORE(MOtype, y, r * inner + i,
-          CAT(from_real_, MOtype)(result * inverse_scale, low, high));
+#define LRN_REAL(at) ((Acctype)LOAD(MItype, x, at) * scale)
+#define LRN_SQUARE(at) (LRN_REAL(at) * LRN_REAL(at))
+KERNEL(lrn_codes_forward, ARG(i64, rows), ARG(i64, extent), ARG(i64, columns), FOLD(i64, reach),
+       FOLD(i64, side), FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta),
+       ARG(Acctype, k), ARG(Acctype, scale), ARG(Acctype, inverse_scale), ARG(Acctype, low),
+       ARG(Acctype, high), IN(MItype, x), OUT(MOtype, y)) {
+  FOR_EACH_ROW(r, rows, c, columns) {
+    WINDOW_SUM(sum, r, c, LRN_SQUARE)
+    const Index at = r * (Index)columns + c;
+    const Acctype result = LRN_REAL(at) * lrn_power(k + factor * sum, quarters, beta);
+    STORE(MOtype, y, at, CAT(from_real_, MOtype)(result * inverse_scale, low, high));
   }
 }
+#undef LRN_REAL
+#undef LRN_SQUARE
 
-// x [rows, columns], a column being a channel; see lrn_channels_last_spans.h.
+// x [rows, columns], a column being a channel; see lrn_channels_last.h.
 SPAN_KERNEL(lrn_codes_channels, ARG(i64, rows), FOLD(i32, columns), FOLD(i64, reach),
             FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
             ARG(Acctype, scale), ARG(Acctype, inverse_scale), ARG(Acctype, low),

@@ -43,8 +43,11 @@ class LRN : public LayerBase {
   TypeTriple KernelTypes() const;
   // What of the window lies in an image, so that a window of 2^31 elements takes no longer.
   int64_t Reach() const;
+  // The rows and the columns of a window are within Reach() and Side() of its element.
+  int64_t Side() const { return across_ ? 0 : Reach(); }
+  int64_t Rows() const { return across_ ? planes_ : planes_ * extent_; }
   void FoldWindow(ProgramBuilder* builder) const;
-  // The first eight arguments of the kernels that compute scales.
+  // The first nine arguments of the kernels that compute scales.
   KernelArguments Arguments() const;
   // The last arguments of the forward kernels.
   void AppendBlobs(const BlobBase* bottom, BlobBase* top, KernelArguments* arguments) const;
@@ -100,16 +103,15 @@ void LRN::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   builder.Types(KernelTypes()).Body(rows ? body + "_rows" : body);
   // On processors a program per window size costs more time than the constant saves.
   FoldWindow(&builder);
+  if (!device()->info().is_cpu_type && (across_ || reach_ <= kMostFolded)) {
+    builder.Fold("side", across_ ? 0 : reach_);
+  }
   const auto program = builder.Build();
   const std::string way = rows ? "_rows" : "";
-  if (InCodes()) {
-    forward_ = program->CreateKernel("lrn_codes_across" + way);
-    return;
-  }
-  const std::string region = across_ ? "lrn_across_" : "lrn_within_";
-  forward_ = program->CreateKernel(region + "forward" + way);
-  parts_ = program->CreateKernel(region + "parts" + way);
-  backward_ = program->CreateKernel(region + "backward" + way);
+  forward_ = program->CreateKernel((InCodes() ? "lrn_codes_forward" : "lrn_forward") + way);
+  if (InCodes()) return;
+  parts_ = program->CreateKernel("lrn_parts" + way);
+  backward_ = program->CreateKernel("lrn_backward" + way);
   const DataType master = types().in == kDouble ? kDouble : kFloat;
   power_ = MakeBlob(master, device(), {0}, name() + " powers");
   ratio_ = MakeBlob(master, device(), {0}, name() + " ratios");
@@ -121,7 +123,7 @@ void LRN::Reshape(const BlobVec& bottom, const BlobVec& top) {
   planes_ = bottom[0]->count(0, 2);
   extent_ = bottom[0]->shape(across_ ? 1 : 2);
   inner_ = bottom[0]->count(across_ ? 2 : 3);
-  const int64_t rows = across_ ? planes_ : planes_ * extent_;
+  const int64_t rows = Rows();
   range_ = device()->host_accessible() ? LaunchRange(rows) : LaunchRange(rows, inner_);
   top[0]->ReshapeLike(*bottom[0]);
   if (phase() == TRAIN && !InCodes()) ReserveParts(bottom[0]->shape());
@@ -139,7 +141,7 @@ void LRN::ReserveParts(const Shape& shape) {
 }
 
 KernelArguments LRN::Arguments() const {
-  return {planes_, extent_, inner_, Reach(), quarters_, factor_, beta_, k_};
+  return {Rows(), extent_, inner_, Reach(), Side(), quarters_, factor_, beta_, k_};
 }
 
 void LRN::FoldWindow(ProgramBuilder* builder) const {
@@ -180,38 +182,41 @@ LayerFacts LRN::Facts() const {
   return facts;
 }
 
-// Images whose channels are neighbours.
+// Images whose channels are neighbours: a row is a position, and its own group. Processors run the
+// layer's own kernel.
 class LRN::ChannelsLastWork final : public Work {
  public:
   ChannelsLastWork(const LRN& layer, const BlobBase* bottom, BlobBase* top)
       : layer_(layer), bottom_(bottom), top_(top) {
-    const bool host = layer.device()->host_accessible();
+    if (layer.device()->host_accessible()) return;
     const bool codes = layer.InCodes();
     ProgramBuilder builder(layer.device(), "lrn_channels_last");
-    builder.Types(layer.KernelTypes())
-        .Body(codes ? (host ? "norm/lrn_codes_rows" : "norm/lrn_codes")
-                    : (host ? "norm/lrn_channels_last" : "norm/lrn_channels_last_spans"));
+    builder.Types(layer.KernelTypes()).Body(codes ? "norm/lrn_codes" : "norm/lrn_channels_last");
     layer.FoldWindow(&builder);
     if (!layer.device()->info().is_cpu_type) {
       builder.Fold(codes ? "columns" : "channels", bottom->shape(1));
     }
-    const std::string kernel = codes ? "lrn_codes_channels" : "lrn_channels";
-    forward_ = builder.Build()->CreateKernel(host ? kernel + "_rows" : kernel);
+    spans_ = builder.Build()->CreateKernel(codes ? "lrn_codes_channels" : "lrn_channels");
   }
   void Run(DevicePtr) override {
     const int64_t channels = bottom_->shape()[1], rows = bottom_->count() / channels;
-    KernelArguments arguments = {rows,           channels,     layer_.Reach(), layer_.quarters_,
-                                 layer_.factor_, layer_.beta_, layer_.k_};
+    KernelArguments arguments = {rows};
+    if (spans_) {
+      arguments.append({channels, layer_.Reach()});
+    } else {
+      arguments.append({int64_t{1}, channels, int64_t{0}, layer_.Reach()});
+    }
+    arguments.append({layer_.quarters_, layer_.factor_, layer_.beta_, layer_.k_});
     layer_.AppendBlobs(bottom_, top_, &arguments);
     // On the host the second extent is the cost of a row; on devices it is an axis.
-    forward_->Launch({rows, channels}, arguments);
+    (spans_ ? spans_ : layer_.forward_)->Launch({rows, channels}, arguments);
   }
 
  private:
   const LRN& layer_;
   const BlobBase* bottom_;
   BlobBase* top_;
-  std::unique_ptr<Kernel> forward_;
+  std::unique_ptr<Kernel> spans_;
 };
 
 std::unique_ptr<Work> LRN::MakeWork(const WorkRequest& request, const BlobVec& bottom,
@@ -235,9 +240,9 @@ void LRN::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
   arguments.append(
       {bottom[0]->Data(), top[0]->Diff(), power_->MutableData(), ratio_->MutableData()});
   parts_->Launch(range_, arguments);
-  backward_->Launch(
-      range_, {planes_, extent_, inner_, Reach(), factor_, beta_, bottom[0]->Data(), top[0]->Diff(),
-               power_->Data(), ratio_->Data(), bottom[0]->MutableDiff()});
+  backward_->Launch(range_,
+                    {Rows(), extent_, inner_, Reach(), Side(), factor_, beta_, bottom[0]->Data(),
+                     top[0]->Diff(), power_->Data(), ratio_->Data(), bottom[0]->MutableDiff()});
 }
 
 }  // namespace
