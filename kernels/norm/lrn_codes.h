@@ -21,21 +21,21 @@ KERNEL(lrn_codes_forward, ARG(i64, rows), ARG(i64, extent), ARG(i64, columns), F
 #undef LRN_REAL
 #undef LRN_SQUARE
 
-// x [rows, columns], a column being a channel; see lrn_channels_last.h.
-SPAN_KERNEL(lrn_codes_channels, ARG(i64, rows), FOLD(i32, columns), FOLD(i64, reach),
+// x [rows, channels]; see lrn_channels_last.h.
+SPAN_KERNEL(lrn_codes_channels, ARG(i64, rows), FOLD(i32, channels), FOLD(i64, reach),
             FOLD(i32, quarters), ARG(Acctype, factor), ARG(Acctype, beta), ARG(Acctype, k),
             ARG(Acctype, scale), ARG(Acctype, inverse_scale), ARG(Acctype, low),
             ARG(Acctype, high), IN(MItype, x), OUT(MOtype, y)) {
-  const i64 n = rows * columns;
+  const i64 n = rows * channels;
   FOR_EACH_SPAN(begin, n) {
     CAT(acc_, MOtype) result[SPAN];
-    if (SPAN > 1 && columns % SPAN == 0 && reach <= SPAN) {
-      const Index c = (Index)begin % columns;
+    if (SPAN > 1 && channels % SPAN == 0 && reach <= SPAN) {
+      const Index c = (Index)begin % channels;
       CAT(acc_, MItype) v[3 * SPAN];
       FOR_SPAN(e) v[e] = v[2 * SPAN + e] = 0;
       if (c > 0) LOAD_SPAN(MItype, v, x, begin - SPAN, n);
       LOAD_SPAN(MItype, v + SPAN, x, begin, n);
-      if (c + SPAN < columns) LOAD_SPAN(MItype, v + 2 * SPAN, x, begin + SPAN, n);
+      if (c + SPAN < channels) LOAD_SPAN(MItype, v + 2 * SPAN, x, begin + SPAN, n);
       FOR_SPAN(e) {
         Acctype sum = 0;
         UNROLL for (i32 q = -(i32)reach; q <= (i32)reach; ++q) {
@@ -48,9 +48,9 @@ SPAN_KERNEL(lrn_codes_channels, ARG(i64, rows), FOLD(i32, columns), FOLD(i64, re
       }
     } else {
       for (i32 e = 0; e < SPAN && begin + e < n; ++e) {
-        const Index at = (Index)begin + e, c = at % columns;
+        const Index at = (Index)begin + e, c = at % channels;
         const Index first = at - (c < reach ? c : (Index)reach);
-        const Index last = at + (columns - 1 - c < reach ? columns - 1 - c : (Index)reach);
+        const Index last = at + (channels - 1 - c < reach ? channels - 1 - c : (Index)reach);
         Acctype sum = 0;
         for (Index p = first; p <= last; ++p) {
           const Acctype w = (Acctype)LOAD(MItype, x, p) * scale;

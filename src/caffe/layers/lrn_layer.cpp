@@ -194,7 +194,7 @@ class LRN::ChannelsLastWork final : public Work {
     builder.Types(layer.KernelTypes()).Body(codes ? "norm/lrn_codes" : "norm/lrn_channels_last");
     layer.FoldWindow(&builder);
     if (!layer.device()->info().is_cpu_type) {
-      builder.Fold(codes ? "columns" : "channels", bottom->shape(1));
+      builder.Fold("channels", bottom->shape(1));
     }
     spans_ = builder.Build()->CreateKernel(codes ? "lrn_codes_channels" : "lrn_channels");
   }
