@@ -22,6 +22,8 @@ part valgrind tools/valgrind.sh
 # The numbers of cuDNN's and CUDA's enumerators, compared with the headers of PyPI's newest packages.
 vendor() {
   local headers=build-nightly/vendor
+  tools/build.sh release test_library
+  trap 'cmake -B build -UCAFFE_CUDNN_INCLUDE -UCAFFE_CUDA_INCLUDE' EXIT
   .venv/bin/python3 -m pip install -q --upgrade --no-deps --target "$headers" \
     nvidia-cudnn-cu13 nvidia-cublas nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-crt
   find "$headers" -name '*.so*' -delete
@@ -29,7 +31,6 @@ vendor() {
     -DCAFFE_CUDA_INCLUDE="$PWD/$headers/nvidia/cu13/include"
   cmake --build build --target test_library
   build/tests/test_library --gtest_filter='VendorConstantsTest.*'
-  cmake -B build -UCAFFE_CUDNN_INCLUDE -UCAFFE_CUDA_INCLUDE
 }
 export -f vendor
 part vendor bash -ec vendor

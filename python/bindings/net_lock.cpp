@@ -31,11 +31,7 @@ std::unordered_map<const void*, Entry>& Entries() {
 void NetLock::lock(const std::function<void()>& check) {
   CheckProcess();
   if (!is_mine() && (owner_ != std::thread::id() || waiting_ > 0)) {
-    ++waiting_;
-    const std::shared_ptr<void> counted(nullptr, [this](void*) { --waiting_; });
-    do {
-      Wait(check);
-    } while (owner_ != std::thread::id());
+    Wait([this] { return owner_ == std::thread::id(); }, check);
   }
   if (++depth_ > 1) return;
   owner_ = std::this_thread::get_id();
@@ -50,7 +46,7 @@ void NetLock::unlock() noexcept {
 
 void NetLock::WaitUntilIdle() {
   CheckProcess();
-  while (computing_) Wait(&CheckSignals);
+  if (computing_) Wait([this] { return !computing_; }, &CheckSignals);
 }
 
 void NetLock::Yield(const std::function<void()>& check) {
@@ -67,30 +63,45 @@ void NetLock::SetComputing(bool computing) noexcept {
   if (!computing) Notify();
 }
 
-void NetLock::CheckProcess() const {
+void NetLock::CheckProcess() {
+  ForgetParent();
   CAFFE_CHECK(is_mine() || owner_ == std::thread::id() || !owner_process_.inherited(), name_,
               " was in use by another thread when this process was forked: make it again in the "
               "child, or start the child with multiprocessing.get_context('spawn')");
 }
 
-// Lets others run until something changes, 50 ms at most.
-void NetLock::Wait(const std::function<void()>& check) {
+// Lets others run until `ready` returns true, at least once, because others may have come earlier.
+template <class Ready> void NetLock::Wait(const Ready& ready, const std::function<void()>& check) {
   struct Gil {
     std::optional<WithoutGil> others_run;
     void unlock() { others_run.emplace(); }
     void lock() { others_run.reset(); }
   } gil;
+  struct Waiting {
+    NetLock* const lock;
+    explicit Waiting(NetLock* net) : lock(net) { ++lock->waiting_; }
+    ~Waiting() {
+      --lock->waiting_;
+      lock->Notify();  // those that came later
+    }
+  } const waiting(this);
   const auto change = change_;
-  change->happened.wait_for(gil, std::chrono::milliseconds(50));
-  check();
+  do {
+    change->happened.wait_for(gil, std::chrono::milliseconds(50));
+    check();
+  } while (!ready());
 }
 
 void NetLock::Notify() {
-  if (change_->process.inherited()) {
-    change_ = std::make_shared<Change>();
-    waiting_ = 0;
-  }
+  ForgetParent();
   change_->happened.notify_all();
+}
+
+// The threads that waited when a process was forked are not in the child.
+void NetLock::ForgetParent() {
+  if (!change_->process.inherited()) return;
+  change_ = std::make_shared<Change>();
+  waiting_ = 0;
 }
 
 void NetLock::AddFiles(const std::vector<std::string>& paths) {

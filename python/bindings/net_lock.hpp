@@ -48,9 +48,10 @@ class NetLock {
   friend class InPython;
   bool is_mine() const { return owner_ == std::this_thread::get_id(); }
   void SetComputing(bool computing) noexcept;
-  void CheckProcess() const;
-  void Wait(const std::function<void()>& check);
+  void CheckProcess();
+  template <class Ready> void Wait(const Ready& ready, const std::function<void()>& check);
   void Notify();
+  void ForgetParent();
 
   // What waiting threads wait for. A child of fork() makes its own; that of the parent stays, because
   // the copies of the parent's threads hold it.
@@ -64,7 +65,7 @@ class NetLock {
   caffe::ProcessMark owner_process_;
   int depth_ = 0;                // how often the owner has locked
   bool computing_ = false;       // the owner runs C++ code without the GIL
-  std::atomic<int> waiting_{0};  // the threads that wait in lock; Yield reads it without the GIL
+  std::atomic<int> waiting_{0};  // the threads that wait; Yield reads it without the GIL
   std::shared_ptr<Change> change_ = std::make_shared<Change>();
 };
 

@@ -1,11 +1,8 @@
 """Net: named blobs, forward and backward by name, and batches, over the bound Net."""
-from __future__ import annotations
-
 import functools
 import os
 import warnings
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
@@ -13,12 +10,6 @@ from . import _caffe, bfloat16, names
 from ._caffe import TEST, TRAIN, _printable, _shape_fault, quantizer_mode
 from .codes import Codes
 from .scalar_view import scalar_view
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
-    from numpy.typing import ArrayLike, NDArray
-
-    from ._caffe import _Path, _Paths, _Spec, Blob, BlobVec, Layer, NetParameter, data_type
 
 
 def _cached(make):
@@ -267,11 +258,8 @@ class Net(_caffe.Net):
     __doc__ = _caffe.Net.__doc__
     __slots__ = ()  # those of the bound class, so that a solver's nets can be of this one
 
-    def __init__(self, network_file: Union[_Path, Message, NetParameter, _Spec],
-                 phase: Union[int, str, None] = None, level: Optional[int] = None,
-                 stages: Optional[Sequence[str]] = None, weights: Optional[_Paths] = None,
-                 weights_file: Optional[_Paths] = None, strict: bool = False,
-                 python_layers: bool = True) -> None:
+    def __init__(self, network_file, phase=None, level=None, stages=None, weights=None,
+                 weights_file=None, strict=False, python_layers=True):
         names_weights = isinstance(phase, (str, os.PathLike)) and str(phase).upper() not in _PHASES
         if weights_file is None and level is not None and names_weights:
             weights_file, phase, level = phase, level, None
@@ -287,7 +275,7 @@ class Net(_caffe.Net):
                          strict, python_layers)
 
     @_cached
-    def blobs(self) -> Mapping[str, Blob]:
+    def blobs(self):
         """The blobs by name, a dict of caffe.Blob in the net's order.
 
         An unknown name is a KeyError that suggests the nearest one.
@@ -296,18 +284,18 @@ class Net(_caffe.Net):
                              'net.blobs[%r].data[...] = x')
 
     @_cached
-    def blob_loss_weights(self) -> Mapping[str, float]:
+    def blob_loss_weights(self):
         """The weight of each blob in the loss, a dict of float by name; 0 if it is not a loss."""
         return names.NetDict(zip(self._blob_names, self._blob_loss_weights), 'blob',
                              'net.blob_loss_weights')
 
     @_cached
-    def layer_dict(self) -> Mapping[str, Layer]:
+    def layer_dict(self):
         """The layers by name, a dict of caffe.Layer in the order of a forward."""
         return names.NetDict(zip(self._layer_names, self.layers), 'layer', 'net.layer_dict')
 
     @_cached
-    def params(self) -> Mapping[str, BlobVec]:
+    def params(self):
         """The parameters by layer, a dict of lists of caffe.Blob: net.params['conv1'][0].
 
         Layers without parameters are left out.
@@ -322,22 +310,22 @@ class Net(_caffe.Net):
         return len(self._layer_names) - 1
 
     @_cached
-    def inputs(self) -> list[str]:
+    def inputs(self):
         """The names of the net's inputs, a list of str: the keywords of forward."""
         return [self._blob_names[i] for i in self._inputs]
 
     @_cached
-    def outputs(self) -> list[str]:
+    def outputs(self):
         """The names of the net's outputs, a list of str: the blobs that no layer reads."""
         return [self._blob_names[i] for i in self._outputs]
 
     @_cached
-    def top_names(self) -> Mapping[str, list[str]]:
+    def top_names(self):
         """The names of each layer's tops, a dict of lists of str by layer."""
         return self._names_by_layer(self._top_ids, 'net.top_names')
 
     @_cached
-    def bottom_names(self) -> Mapping[str, list[str]]:
+    def bottom_names(self):
         """The names of each layer's bottoms, a dict of lists of str by layer."""
         return self._names_by_layer(self._bottom_ids, 'net.bottom_names')
 
@@ -346,9 +334,7 @@ class Net(_caffe.Net):
                               for i, layer in enumerate(self._layer_names)), 'layer', what)
 
     @_exclusive
-    def forward(self, blobs: Optional[Sequence[str]] = None, start: Optional[str] = None,
-                end: Optional[str] = None, codes: bool = False,
-                **kwargs: ArrayLike) -> dict[str, NDArray[Any]]:
+    def forward(self, blobs=None, start=None, end=None, codes=False, **kwargs):
         """Runs the net, or the layers from `start` to `end` (names, both included).
 
         Keywords are the net's inputs by name, either all or none, as arrays of the blobs' shapes.
@@ -388,8 +374,7 @@ class Net(_caffe.Net):
         return {name: _output(blob, codes) for name, blob in found.items()}
 
     @_exclusive
-    def backward(self, diffs: Optional[Sequence[str]] = None, start: Optional[str] = None,
-                 end: Optional[str] = None, **kwargs: ArrayLike) -> dict[str, NDArray[Any]]:
+    def backward(self, diffs=None, start=None, end=None, **kwargs):
         """Runs backward from layer `start` down to `end` (names, both included).
 
         Keywords are the diffs of the outputs (with `start`, of that layer's tops). Returns a dict
@@ -420,8 +405,7 @@ class Net(_caffe.Net):
         return {name: _diff(self.blobs[name]) for name in [*known, *(diffs or ())]}
 
     @_exclusive
-    def forward_all(self, blobs: Optional[Sequence[str]] = None, codes: bool = False,
-                    **kwargs: ArrayLike) -> dict[str, NDArray[Any]]:
+    def forward_all(self, blobs=None, codes=False, **kwargs):
         """Runs any number of items through the net in its batches.
 
         Keywords are the net's inputs by name, arrays whose first axis counts the items. Returns a
@@ -435,9 +419,7 @@ class Net(_caffe.Net):
         return _joined(collected, len(next(iter(kwargs.values()))) if kwargs else 0)
 
     @_exclusive
-    def forward_backward_all(
-            self, blobs: Optional[Sequence[str]] = None, diffs: Optional[Sequence[str]] = None,
-            **kwargs: ArrayLike) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+    def forward_backward_all(self, blobs=None, diffs=None, **kwargs):
         """Runs forward and backward in batches; keywords are inputs' data and outputs' diffs.
 
         Returns copies: a dict of the outputs and `blobs`, and a dict of the inputs' diffs and
@@ -483,7 +465,7 @@ class Net(_caffe.Net):
                 batch[name] = part
             yield batch
 
-    def set_input_arrays(self, *arguments) -> None:
+    def set_input_arrays(self, *arguments):
         """set_input_arrays(data, labels): sets what the net's first layer, a MemoryData, reads.
 
         set_input_arrays(index, data, labels) names the layer by its index, as the OpenCL fork does.
@@ -496,12 +478,12 @@ class Net(_caffe.Net):
         index, data, labels = arguments if len(arguments) == 3 else (0, *arguments)
         return self.set_layer_input_arrays(self.layers[index], data, labels)
 
-    def set_layer_input_arrays(self, layer: Layer, data: ArrayLike, labels: ArrayLike) -> None:
+    def set_layer_input_arrays(self, layer, data, labels):
         """Sets what a MemoryData of net.layers reads; arrays are those of set_input_arrays."""
         return self._set_input_arrays(layer, *_memory_arrays(data, labels))
 
     @property
-    def quant_mode(self) -> quantizer_mode:
+    def quant_mode(self):
         """The mode of all quantizers, a caffe.quantizer_mode.
 
         CAFFE_QUANT_PASSIVE uses ranges, CAFFE_QUANT_OBSERVE collects them, CAFFE_QUANT_PSEUDO
@@ -513,20 +495,20 @@ class Net(_caffe.Net):
         return self._quant_mode
 
     @quant_mode.setter
-    def quant_mode(self, mode: Union[quantizer_mode, int, str]) -> None:
+    def quant_mode(self, mode):
         self._quant_mode = _mode_of(mode, 'quant_mode')
 
     @property
-    def pseudo_type(self) -> str:
+    def pseudo_type(self):
         """The type of the codes of quant_mode pseudo: 'int8' or 'int16'."""
         return self._pseudo_type
 
     @pseudo_type.setter
-    def pseudo_type(self, value: Union[data_type, int, str]) -> None:
+    def pseudo_type(self, value):
         self._pseudo_type = _code_type(value, 'pseudo_type')
 
     @property
-    def quantizers(self) -> Mapping[str, Quantizer]:
+    def quantizers(self):
         """The quantizers, a dict by name.
 
         A blob that layers change in place has one for each version; the names are those of ranges.

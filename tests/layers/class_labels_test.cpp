@@ -79,7 +79,7 @@ TEST_P(ClassLabelsTest, AWrongLabelIsAnErrorWithLayerItemAndClasses) {
                                               "classes (0 to 3)"));
     }
     tester.SetBottom(1, {0, 3, 1, 0, 2});
-    EXPECT_EQ(ErrorOf(&tester), "") << "an error is told once";
+    EXPECT_EQ(ErrorOf(&tester), "") << "an error is thrown once";
     EXPECT_TRUE(std::isfinite(tester.Top()[0]));
   }
 }

@@ -179,7 +179,7 @@ TEST_P(PSROIPoolingLayerTest, RegionsOfAnImageThatIsNotThere) {
   }
   SetRegions(&layer, {{1, 0, 0, 1, 1}, {0, 0, 0, 1, 1}});
   layer.Forward();
-  EXPECT_NO_THROW(layer.layer().CheckData()) << "the error is told once";
+  EXPECT_NO_THROW(layer.layer().CheckData()) << "the error is thrown once";
 }
 
 TEST_P(PSROIPoolingLayerTest, NoRegionsAndNoImages) {

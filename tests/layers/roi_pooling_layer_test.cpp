@@ -180,7 +180,7 @@ TEST_P(ROIPoolingLayerTest, RegionsOfAnImageThatIsNotThere) {
     }
     SetRegions(&layer, {{1, 0, 0, 1, 1}, {1, 0, 0, 1, 1}, {0, 0, 0, 1, 1}});
     layer.Forward();
-    EXPECT_NO_THROW(layer.layer().CheckData()) << "the error is told once";
+    EXPECT_NO_THROW(layer.layer().CheckData()) << "the error is thrown once";
   }
 }
 

@@ -163,7 +163,7 @@ TEST_P(UpsampleLayerTest, MaskOutsideTheImage) {
     }
     layer.SetBottom(1, {0, 7, 1, -1, 2, 0});
     layer.Forward();
-    EXPECT_NO_THROW(layer.layer().CheckData()) << "the error is told once";
+    EXPECT_NO_THROW(layer.layer().CheckData()) << "the error is thrown once";
   }
 }
 
