@@ -24,7 +24,14 @@ KERNEL(lrn_codes_forward_rows, ARG(i64, rows), ARG(i64, extent), ARG(i64, column
       const Index to = start + count + (behind < margin ? behind : margin);
       Acctype square[256 + 2 * LRN_MARGIN], sums[256];
       SIMD for (Index i = 0; i < count; ++i) sums[i] = 0;
-      for (Index p = top; p <= bottom; ++p) {
+      for (Index p = top; p <= bottom && side == 0; ++p) {
+        const Index begin = p * columns + start;
+        SIMD for (Index i = 0; i < count; ++i) {
+          const Acctype v = (Acctype)LOAD(MItype, x, begin + i) * scale;
+          sums[i] += v * v;
+        }
+      }
+      for (Index p = top; p <= bottom && side > 0; ++p) {
         const Index row = p * columns;
         SIMD for (Index i = from; i < to; ++i) {
           const Acctype v = (Acctype)LOAD(MItype, x, row + i) * scale;
