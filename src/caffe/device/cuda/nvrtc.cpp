@@ -65,8 +65,7 @@ Found Load() {
   auto* nvrtc = new Nvrtc;
   const char* missing = nullptr;
   auto bind = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::decay_t<decltype(function)>>(library->Symbol(name));
-    if (!function && !missing) missing = name;
+    if (!library->Bind(name, &function) && !missing) missing = name;
   };
   bind(nvrtc->GetErrorString, "nvrtcGetErrorString");
   bind(nvrtc->Version, "nvrtcVersion");
