@@ -30,9 +30,9 @@ if [ "${1:-}" = --sanitize ]; then
   # Drivers and BLAS libraries do not free all of their memory.
   export ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-}
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:${UBSAN_OPTIONS:-}
-  # These measure how GCC's OpenMP waits, need a limit of the address space, of which the address
+  # These need a limit of the address space, of which the address
   # sanitizer takes 20 TiB, and count pages of freed memory, which the sanitizer keeps for some time.
-  export GTEST_FILTER=-BoundedSpinTest.*:OddNetsTest.MissingMemoryNamesTheNet:FreedMemoryTest.ReleaseMemoryReturnsThePagesOfAllDevices
+  export GTEST_FILTER=-OddNetsTest.MissingMemoryNamesTheNet:FreedMemoryTest.ReleaseMemoryReturnsThePagesOfAllDevices
   # Without it the OpenMP runtime of clang 14 ends the children of a fork.
   export OMP_PROC_BIND=false
   status=0
@@ -52,8 +52,8 @@ if [ "${1:-}" = --threads ]; then
   # Archer reports to the sanitizer how OpenMP's threads wait for each other. Libraries that are not
   # instrumented (OpenBLAS, oneDNN) synchronize by ways that it cannot see.
   export OMP_TOOL_LIBRARIES=libarcher.so OMP_NUM_THREADS=2 OMP_PROC_BIND=false
-  # These measure how GCC's OpenMP waits, and the limit of the address space.
-  export GTEST_FILTER=-BoundedSpinTest.*:AvailableMemoryTest.*
+  # These limit the address space.
+  export GTEST_FILTER=-AvailableMemoryTest.*
   supp=$PWD/tests/thread_sanitizer.txt
   export TSAN_OPTIONS=die_after_fork=0:halt_on_error=1:second_deadlock_stack=1:ignore_noninstrumented_modules=1:suppressions=$supp:${TSAN_OPTIONS:-}
   names=$(IFS='|'; echo "${thread_tests[*]}")

@@ -9,7 +9,8 @@ params write prototxt; io prepares images; set_device, devices and set_mode_gpu 
 import os as _os
 import sys as _sys
 
-from . import cuda_packages as _cuda_packages, requirements as _requirements
+from . import cuda_packages as _cuda_packages, openmp_waiting as _openmp_waiting
+from . import requirements as _requirements
 
 _requirements.check(_os.path.dirname(_os.path.abspath(__file__)))
 
@@ -20,7 +21,8 @@ if _sys.prefix != _sys.base_prefix:
 
 _cuda_packages.set_environment()
 
-from . import _caffe, calls as _calls  # noqa: E402
+with _openmp_waiting.bounded():
+    from . import _caffe, calls as _calls
 
 _calls.clear_all(_caffe)
 

@@ -1,5 +1,6 @@
 """One net used by several threads, and threads that are still at work when a script ends."""
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from nets import feed, settings
 pytestmark = pytest.mark.serial
 
 MODULE = __name__
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DEVICES = [device.name for device in caffe.devices()]
 
 
@@ -579,7 +581,7 @@ print(time.process_time() - start)
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason='there is one core')
 def test_threads_that_wait_sleep_soon():
-    """Whatever was imported first: processor time while nothing is computed."""
+    """Processor time while nothing is computed."""
     def seconds(**variables):
         environment = {name: value for name, value in os.environ.items()
                        if name not in ('OMP_WAIT_POLICY', 'GOMP_SPINCOUNT')}
@@ -590,3 +592,45 @@ def test_threads_that_wait_sleep_soon():
         return float(result.stdout)
 
     assert seconds() < 0.5 * seconds(GOMP_SPINCOUNT='300000')
+
+
+def rounds_of(command, **variables):
+    """The rounds of waiting that each OpenMP loaded by the command shows."""
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ('OMP_WAIT_POLICY', 'GOMP_SPINCOUNT')}
+    environment.update(variables, OMP_DISPLAY_ENV='verbose', CAFFE_LOG='warning')
+    result = subprocess.run(command, env=environment, check=True, capture_output=True, text=True,
+                            timeout=120)
+    return re.findall(r"GOMP_SPINCOUNT = '(\d+)'", result.stderr), result.stdout
+
+
+def test_the_command_bounds_the_waiting_of_its_threads():
+    from caffe import openmp_waiting
+    command = [os.path.join(ROOT, 'build', 'tools', 'caffe'), '--version']
+    if not os.path.exists(command[0]):
+        pytest.skip('the command is not built')
+    assert rounds_of(command)[0][-1] == str(openmp_waiting.ROUNDS)
+    assert rounds_of(command, GOMP_SPINCOUNT='77')[0] == ['77']
+    assert str(openmp_waiting.ROUNDS) not in rounds_of(command, OMP_WAIT_POLICY='passive')[0]
+
+
+@pytest.mark.parametrize('before, mine', [
+    ('', True),
+    ("ctypes.CDLL('libgomp.so.1')", False),  # its variables were read without us
+    ("os.environ['GOMP_SPINCOUNT'] = '77'", False),
+    ("os.environ['OMP_WAIT_POLICY'] = 'passive'", False)])
+def test_the_package_bounds_the_waiting_of_an_openmp_that_it_loads(before, mine):
+    from caffe import openmp_waiting
+    code = '''
+import ctypes, os, sys
+sys.path[:0] = %r
+%s
+before = dict(os.environ)
+import caffe
+for name in ('OMP_WAIT_POLICY', 'GOMP_SPINCOUNT'):
+    assert os.environ.get(name) == before.get(name), name
+print('imported')
+''' % (sys.path, before)
+    rounds, output = rounds_of([sys.executable, '-c', code])
+    assert output == 'imported\n'
+    assert (str(openmp_waiting.ROUNDS) in rounds) == mine

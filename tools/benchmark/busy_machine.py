@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures nets on quiet cores, and on cores with one and with three busy processes.
 
-Three sides: Cortado, Cortado with the default waiting loop of GCC's OpenMP (GOMP_SPINCOUNT=300000),
+Sides: Cortado, Cortado with another GOMP_SPINCOUNT (cortado-300000 is the default of GCC's OpenMP),
 and PyTorch if it is installed. Every side is a process of its own on the same cores. They take
 turns: while one computes, the others sleep.
 """
@@ -26,7 +26,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--works', default=','.join(WORKS), help='of %(default)s')
-    parser.add_argument('--sides', default='cortado,cortado-before,pytorch', help='of %(default)s')
+    parser.add_argument('--sides', default='cortado,cortado-300000,pytorch',
+                        help='such as %(default)s')
     parser.add_argument('--busy', default='0,1,3', help='numbers of busy processes')
     parser.add_argument('--threads', type=int, default=2)
     parser.add_argument('--cores', help='comma-separated (default: the first allowed ones, as many '
@@ -184,8 +185,8 @@ class Side:
         environment = dict(os.environ, OMP_NUM_THREADS=str(arguments.threads))
         for variable in ('GOMP_SPINCOUNT', 'OMP_WAIT_POLICY'):
             environment.pop(variable, None)
-        if name == 'cortado-before':
-            environment['GOMP_SPINCOUNT'] = '300000'
+        if name.startswith('cortado-'):
+            environment['GOMP_SPINCOUNT'] = name.split('-')[1]
         interpreter = arguments.peer_python if name == 'pytorch' else sys.executable
         self.process = subprocess.Popen(
             [interpreter, os.path.abspath(__file__), '--threads', str(arguments.threads), '--worker',
@@ -238,7 +239,7 @@ def measure(work, arguments, cores):
 
 
 def report(arguments, cores):
-    names = {'cortado': 'Cortado', 'cortado-before': 'Cortado, OpenMP\'s own waiting',
+    names = {'cortado': 'Cortado', 'cortado-300000': 'Cortado, OpenMP\'s own waiting',
              'pytorch': 'PyTorch'}
     load = os.getloadavg()[0]
     lines = ['# Nets on a busy machine', '',

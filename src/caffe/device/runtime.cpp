@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include "caffe/core/error.hpp"
-#include "caffe/device/cpu/bounded_spin.hpp"
 #include "caffe/device/program_cache.hpp"
 
 namespace caffe {
@@ -70,7 +69,7 @@ namespace {
 thread_local Device* thread_device = nullptr;
 }
 
-Runtime::Runtime() : state_(std::make_unique<State>()) { BoundSpinning(); }
+Runtime::Runtime() : state_(std::make_unique<State>()) {}
 Runtime::~Runtime() = default;
 
 // Never destroyed: blobs with static lifetime, and Python objects at exit, may be destroyed in any

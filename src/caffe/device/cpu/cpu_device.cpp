@@ -16,7 +16,7 @@
 #include "caffe/core/host_memory.hpp"
 #include "caffe/core/type_functions.hpp"
 #include "caffe/core/value_table.hpp"
-#include "caffe/device/cpu/bounded_spin.hpp"
+#include "caffe/device/cpu/shared_cores.hpp"
 #include "caffe/device/cpu/host_entry.h"
 
 extern "C" {
@@ -176,7 +176,7 @@ class CpuKernel final : public Kernel {
 
  protected:
   void DoLaunch(const LaunchRange& range, const KernelArguments& arguments) override {
-    AdaptSpinning();
+    WatchCores();
     for (size_t i = 0; i < arguments.size(); ++i) {
       const KernelArgument& argument = arguments[i];
       int64_t* slot = &values_[2 * i];

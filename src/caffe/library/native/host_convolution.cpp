@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "caffe/core/error.hpp"
-#include "caffe/device/cpu/bounded_spin.hpp"
+#include "caffe/device/cpu/shared_cores.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/bias.hpp"
@@ -508,7 +508,7 @@ template <class T> class HostConvOp final : public ConvOp {
   // Calls work with each thread's share [begin, end) of `units`. `serial`: with all of them, by the
   // caller alone, which is allowed if the shares do not change the results.
   template <class Work> void InParallel(int64_t units, const Work& work, bool serial = false) {
-    AdaptSpinning();
+    WatchCores();
     const int count = static_cast<int>(std::min<int64_t>(threads_.size(), units));
     if (count == 1 || serial || omp_in_parallel()) {
       work(threads_[0], int64_t{0}, units);

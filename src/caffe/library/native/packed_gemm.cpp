@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "caffe/core/error.hpp"
-#include "caffe/device/cpu/bounded_spin.hpp"
+#include "caffe/device/cpu/shared_cores.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/library/gemm_epilogue.hpp"
 #include "caffe/library/libraries.hpp"
@@ -59,7 +59,7 @@ class PackedGemmOp final : public GemmOp {
   void DoRun(const GemmArguments& g) override {
     const GemmDescriptor& d = descriptor_;
     CheckMemory(g);
-    AdaptSpinning();
+    WatchCores();
     const int64_t panels = Panels(d);
     if (d.m * d.n * d.k < kParallelProducts * SerialFactor() || omp_in_parallel()) {
       Multiply(g, 0, panels);

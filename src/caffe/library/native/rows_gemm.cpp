@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "caffe/core/error.hpp"
-#include "caffe/device/cpu/bounded_spin.hpp"
+#include "caffe/device/cpu/shared_cores.hpp"
 #include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
@@ -107,7 +107,7 @@ class RowsGemmOp final : public GemmOp {
  private:
   void Multiply(const RowProducts& products) const {
     const GemmDescriptor& d = descriptor_;
-    AdaptSpinning();
+    WatchCores();
     const bool few = d.m * d.n * d.k < kParallelProducts * SerialFactor();
     if (few || omp_in_parallel()) return dots_(products);
 #pragma omp parallel

@@ -3,7 +3,7 @@
 #include <omp.h>
 
 #include "caffe/core/error.hpp"
-#include "caffe/device/cpu/bounded_spin.hpp"
+#include "caffe/device/cpu/shared_cores.hpp"
 #include "caffe/library/convolution.hpp"
 #include "caffe/library/fallback.hpp"
 
@@ -14,7 +14,7 @@ namespace caffe::onednn {
 class Threads {
  public:
   Threads(int wanted, const ConvDescriptor& d) {
-    AdaptSpinning();
+    WatchCores();
     if (omp_in_parallel()) {
       if (wanted == 1) return;
       throw LibraryRefusal(Concat(d.name(), " was made for ", wanted,

@@ -6,7 +6,7 @@
 #include <exception>
 #include <vector>
 
-#include "caffe/device/cpu/bounded_spin.hpp"
+#include "caffe/device/cpu/shared_cores.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/epilogue_pass.hpp"
@@ -60,7 +60,7 @@ class WidePointsOp final : public ConvOp {
  protected:
   void DoForward(const ConvArguments& a) override {
     CheckMemory(a.prepared, a.workspace);
-    AdaptSpinning();
+    WatchCores();
     std::exception_ptr error;
     const auto work = [&](int64_t thread, int64_t threads) {
       try {
