@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "caffe/core/error.hpp"
+#include "caffe/device/cpu/shared_cores.hpp"
 #include "caffe/device/runtime.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
@@ -178,6 +180,39 @@ TEST(ConvolutionLayerGradientTest, AgreesWithDifferences) {
   LayerTester two(ConvolutionText("num_output: 2 kernel_size: 2"), Runtime::Get().cpu(),
                   TypeTriple::Equal(kDouble), {{2, 2, 3, 3}, {2, 2, 3, 3}}, 2);
   two.CheckGradient();
+}
+
+// From now on, for half a second of processor time, the library finds that cores are shared, or
+// that they are not.
+void SetCoresShared(bool shared) {
+  rusage usage{};
+  ASSERT_EQ(getrusage(RUSAGE_SELF, &usage), 0);
+  const double seconds =
+      static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+      1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  WatchCores(0, seconds + 1e6);  // begins an observation, whatever was observed before
+  WatchCores(0, seconds - 1);
+  WatchCores(shared ? 10000 : 0, seconds);
+  ASSERT_EQ(CoresAreShared(), shared);
+}
+
+TEST(ConvolutionLayerCpuTest, OtherProcessesDoNotChangeResults) {
+  // The first two convolutions of LeNet, and one with more channels.
+  struct Sizes {
+    int64_t batch, in, size, out, kernel;
+  };
+  for (const Sizes& s : {Sizes{2, 1, 28, 20, 5}, {2, 20, 12, 50, 5}, {2, 3, 14, 100, 3}}) {
+    LayerTester layer(ConvolutionText(Concat("num_output: ", s.out, " kernel_size: ", s.kernel)),
+                      Runtime::Get().cpu(), TypeTriple::Equal(kFloat),
+                      {{s.batch, s.in, s.size, s.size}});
+    SetCoresShared(false);
+    layer.Forward();
+    const std::vector<double> expected = layer.Top();
+    SetCoresShared(true);
+    layer.Forward();
+    EXPECT_EQ(layer.Top(), expected) << s.in << " channels";
+    SetCoresShared(false);
+  }
 }
 
 TEST(ConvolutionLayerShapeTest, NoSpatialAxes) {

@@ -251,6 +251,7 @@ template <class T> class HostConvOp final : public ConvOp {
         out_(d.geometry.output_count()),
         depth_(d.in_channels / d.group * d.geometry.kernel_count()),
         few_(d.batch * d.weight_count() * out_ <= kFewProducts),
+        serial_(few_ && Native(d)),
         stages_(d.epilogue),
         bias_(device, d.out, d.master(), d.batch, d.out_channels, out_, std::nullopt,
               d.backward_weights) {
@@ -356,7 +357,7 @@ template <class T> class HostConvOp final : public ConvOp {
         }
       }
     };
-    InParallel(d.batch * parts_ * blocks, compute, few_ && CoresAreShared());
+    InParallel(d.batch * parts_ * blocks, compute, serial_ && CoresAreShared());
   }
 
   void DoBackwardData(const ConvGradients& gradients) override {
@@ -556,6 +557,9 @@ template <class T> class HostConvOp final : public ConvOp {
   const bool pointwise_, padded_, narrow_in_, narrow_out_;
   const int64_t in_, out_, depth_;  // positions in and out, rows of the column matrix of a group
   const bool few_;                  // at most kFewProducts
+  // Whether one thread may compute a forward pass with the same result. Outside of a parallel region
+  // the product of a BLAS would use threads of its own, and round otherwise.
+  const bool serial_;
   const EpilogueStages stages_;
   BiasOp bias_;
   int64_t block_;      // output rows at a time
