@@ -58,6 +58,9 @@ struct QuantizeOptions {
   Device* device = nullptr;
   // Called with what is done now, and how much of it. `all` is 0 if it is unknown.
   std::function<void(const std::string& what, int64_t done, int64_t all)> progress;
+  void Show(const std::string& what, int64_t done, int64_t all) const {
+    if (progress) progress(what, done, all);
+  }
 };
 
 // A blob that a layer of the quantized net makes, on the held-out batches.

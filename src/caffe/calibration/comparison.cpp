@@ -1,4 +1,4 @@
-#include "comparison.hpp"
+#include "caffe/calibration/comparison.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -44,7 +44,7 @@ bool HasOtherSizes(const Batch& batch, const Net& net) {
       });
 }
 
-void Fill(const Batch& batch, Net* net) {
+void Forward(const Batch& batch, Net* net) {
   const bool other_sizes = HasOtherSizes(batch, *net);
   for (const int index : net->input_blob_indices()) {
     const std::string& name = net->blob_names()[index];
@@ -65,6 +65,7 @@ void Fill(const Batch& batch, Net* net) {
     for (int64_t i = 0; i < blob.count(); ++i) numbers[i] = values[i % given];
     blob.SetData(numbers);
   }
+  net->Forward();
 }
 
 double Decibels(double signal, double noise) {

@@ -2,6 +2,7 @@
 #include <functional>
 #include <unordered_set>
 
+#include "caffe/calibration/comparison.hpp"
 #include "caffe/calibration/quantize_net.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
@@ -10,7 +11,6 @@
 #include "caffe/io/unknown_names.hpp"
 #include "caffe/layer/has_records.hpp"
 #include "caffe/layer/layer_traits.hpp"
-#include "comparison.hpp"
 #include "test_nets.hpp"
 
 namespace caffe {

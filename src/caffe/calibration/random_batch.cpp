@@ -42,19 +42,6 @@ class RandomNumbers {
   std::vector<double> numbers_;
 };
 
-// The layers of the net in float, with Inputs instead of data layers.
-NetParameter InFloat(const Net& net) {
-  NetParameter layers = WithInputs(net);
-  layers.clear_quantizer();
-  layers.clear_data_type_name();
-  layers.set_data_type(CAFFE_FLOAT);
-  for (LayerParameter& layer : *layers.mutable_layer()) {
-    RemoveTypes(&layer);
-    RemoveNestedTypes(&layer);
-  }
-  return layers;
-}
-
 }  // namespace
 
 void FillInputsAtRandom(Net* net) {
@@ -94,7 +81,7 @@ bool ObserveMissingRanges(Net* net, bool random_weights) {
   const auto known = net->Ranges();
   NetParameter file;
   {
-    const std::unique_ptr<Net> observer = TestNet(InFloat(*net), net->device());
+    const std::unique_ptr<Net> observer = TestNet(InFloat(WithInputs(*net)), net->device());
     if (random_weights) {
       FillWeightsAtRandom(observer.get());
     } else {

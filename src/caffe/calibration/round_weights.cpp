@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "caffe/calibration/comparison.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/layer/quantized_parameters.hpp"
@@ -12,7 +13,6 @@
 #include "caffe/library/multiplexer.hpp"
 #include "channel_weights.hpp"
 #include "code_choice.hpp"
-#include "comparison.hpp"
 #include "test_nets.hpp"
 
 namespace caffe {
@@ -60,12 +60,6 @@ WeightRounding::WeightRounding(const Net& net, const NetParameter& file, DataTyp
 }
 
 WeightRounding::~WeightRounding() = default;
-
-std::vector<std::string> WeightRounding::blobs() const {
-  std::vector<std::string> names;
-  for (const auto& layer : layers_) names.push_back(layer->blob);
-  return names;
-}
 
 void WeightRounding::Add(const Net& net) {
   Device* const cpu = Runtime::Get().cpu();

@@ -35,8 +35,6 @@ class WeightRounding {
   WeightRounding(const Net& net, const NetParameter& file, DataType type, bool centred,
                  int64_t batches);
   ~WeightRounding();
-  // The blobs that Add reads.
-  std::vector<std::string> blobs() const;
   // Adds rows of the inputs of all layers after a forward.
   void Add(const Net& net);
   struct Rounded {

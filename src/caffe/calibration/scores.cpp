@@ -1,13 +1,13 @@
-#include "scores.hpp"
+#include "caffe/calibration/scores.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "caffe.pb.h"
+#include "caffe/calibration/comparison.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/layer/class_labels.hpp"
 #include "caffe/layer/class_scores.hpp"
-#include "comparison.hpp"
 
 namespace caffe {
 namespace {

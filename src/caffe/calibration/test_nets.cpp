@@ -6,6 +6,19 @@
 #include "caffe/layer/layer_traits.hpp"
 
 namespace caffe {
+namespace {
+
+std::vector<const google::protobuf::FieldDescriptor*> TypeFields() {
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  for (const char* part : {"bottom", "compute", "top"}) {
+    for (const char* end : {"_data_type", "_data_type_name"}) {
+      fields.push_back(LayerParameter::descriptor()->FindFieldByName(std::string(part) + end));
+    }
+  }
+  return fields;
+}
+
+}  // namespace
 
 std::unique_ptr<Net> TestNet(const NetParameter& model, Device* device) {
   NetOptions options;
@@ -16,12 +29,18 @@ std::unique_ptr<Net> TestNet(const NetParameter& model, Device* device) {
 }
 
 void RemoveTypes(LayerParameter* layer) {
-  layer->clear_bottom_data_type();
-  layer->clear_compute_data_type();
-  layer->clear_top_data_type();
-  layer->clear_bottom_data_type_name();
-  layer->clear_compute_data_type_name();
-  layer->clear_top_data_type_name();
+  for (const auto* field : TypeFields()) layer->GetReflection()->ClearField(layer, field);
+}
+
+bool HasTypes(const LayerParameter& layer) {
+  const auto fields = TypeFields();
+  return std::any_of(fields.begin(), fields.end(), [&](const auto* field) {
+    return layer.GetReflection()->HasField(layer, field);
+  });
+}
+
+void CopyTypes(LayerParameter from, LayerParameter* layer) {
+  layer->GetReflection()->SwapFields(layer, &from, TypeFields());
 }
 
 void SetTypes(DataType type, LayerParameter* layer) {
@@ -32,19 +51,23 @@ void SetTypes(DataType type, LayerParameter* layer) {
   layer->set_top_data_type(number);
 }
 
-void RemoveNestedTypes(LayerParameter* layer) {
-  if (!layer->has_moe_param()) return;
-  MOEParameter* const moe = layer->mutable_moe_param();
-  const auto remove = [](NetParameter* net) {
-    net->clear_data_type();
-    net->clear_data_type_name();
-    for (LayerParameter& nested : *net->mutable_layer()) {
-      RemoveTypes(&nested);
-      RemoveNestedTypes(&nested);
-    }
-  };
-  if (moe->has_gating_net()) remove(moe->mutable_gating_net());
-  for (NetParameter& expert : *moe->mutable_expert_net()) remove(&expert);
+void RemoveTypes(NetParameter* net) {
+  net->clear_data_type();
+  net->clear_data_type_name();
+  for (LayerParameter& layer : *net->mutable_layer()) {
+    RemoveTypes(&layer);
+    if (!layer.has_moe_param()) continue;
+    MOEParameter* const moe = layer.mutable_moe_param();
+    if (moe->has_gating_net()) RemoveTypes(moe->mutable_gating_net());
+    for (NetParameter& expert : *moe->mutable_expert_net()) RemoveTypes(&expert);
+  }
+}
+
+NetParameter InFloat(NetParameter net) {
+  RemoveTypes(&net);
+  net.set_data_type(CAFFE_FLOAT);
+  net.clear_quantizer();
+  return net;
 }
 
 void SetExpertTypes(DataType type, LayerParameter* layer) {

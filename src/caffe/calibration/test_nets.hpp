@@ -12,8 +12,10 @@ namespace caffe {
 std::unique_ptr<Net> TestNet(const NetParameter& model, Device* device);
 void RemoveTypes(LayerParameter* layer);
 void SetTypes(DataType type, LayerParameter* layer);
-// Of the nets within a mixture of experts, and of their layers.
-void RemoveNestedTypes(LayerParameter* layer);
+bool HasTypes(const LayerParameter& layer);
+void CopyTypes(LayerParameter from, LayerParameter* layer);
+// The net, its layers and the nets within them in float, without ranges.
+NetParameter InFloat(NetParameter net);
 // The type of the expert nets that have none of their own. A layer without expert nets stays as it is.
 void SetExpertTypes(DataType type, LayerParameter* layer);
 bool Contains(const google::protobuf::RepeatedPtrField<std::string>& list, const std::string& name);

@@ -1,6 +1,7 @@
 // Ranges by the noise that they make in the scores, instead of in their own blob.
+#include "caffe/calibration/checked_batches.hpp"
+#include "caffe/calibration/steps.hpp"
 #include "caffe/core/log.hpp"
-#include "quantization.hpp"
 
 namespace caffe {
 namespace {
@@ -10,32 +11,20 @@ constexpr double kFactor = 0.8;  // of a range, or its inverse
 constexpr int kMostChanges = 4;  // of one range
 constexpr double kLeastGain = 1e-3;
 
-}  // namespace
-
-double Quantization::ScoreNoise(const std::vector<Batch>& batches,
-                                const std::vector<std::vector<float>>& exact) const {
-  const auto net = QuantizedTestNet();
-  Comparison comparison;
-  for (size_t i = 0; i < batches.size(); ++i) {
-    Fill(batches[i], net.get());
-    net->Forward();
-    comparison.Add(exact[i], RealValues(*net->BlobByName(Output())));
-  }
-  return comparison.total_noise();
-}
-
-bool Quantization::TuneRange(const std::string& blob, const std::function<double()>& noise,
-                             double* least) {
+// Makes a range narrower or wider as long as the noise becomes less than `least`; returns whether
+// it changed.
+bool TuneRange(const std::string& blob, const std::function<double()>& noise, Prepared* prepared,
+               double* least) {
   bool changed = false;
   for (const double factor : {kFactor, 1 / kFactor}) {
     for (int step = 0; step < kMostChanges; ++step) {
-      const auto before = ranges_;
-      Range& range = ranges_.at(blob);
+      const RangeMap before = prepared->ranges;
+      Range& range = prepared->ranges.at(blob);
       range = {factor * range.low, factor * range.high, "scores"};
-      TieRanges();
+      prepared->ranges = Tied(prepared->net, std::move(prepared->ranges));
       const double now = noise();
       if (!(now < (1 - kLeastGain) * *least)) {
-        ranges_ = before;
+        prepared->ranges = before;
         break;
       }
       *least = now;
@@ -46,35 +35,42 @@ bool Quantization::TuneRange(const std::string& blob, const std::function<double
   return changed;
 }
 
-void Quantization::TuneRanges() {
-  std::vector<Batch> batches;
+}  // namespace
+
+Prepared TuneRanges(Prepared prepared, CheckedBatches* batches, const QuantizeOptions& options) {
+  const FloatNet& net = prepared.net;
+  const std::vector<Batch> first = batches->First(kBatches, 0, prepared.observed.batches);
   std::vector<std::vector<float>> exact;
-  Batch batch;
-  ResetStates();
-  for (int64_t i = 0; i < calibration_batches_ && batches.size() < kBatches && Read(i, &batch);
-       ++i) {
-    if (batch.items == 0) continue;
-    Fill(batch, float_net_.get());
-    float_net_->Forward();
-    exact.push_back(RealValues(*float_net_->BlobByName(Output())));
-    batches.push_back(batch);
+  net.Restart();
+  for (const Batch& batch : first) {
+    Forward(batch, net.net.get());
+    exact.push_back(RealValues(*net.net->BlobByName(net.output())));
   }
-  const std::function<double()> noise = [&] { return ScoreNoise(batches, exact); };
-  const double first = noise();
-  double least = first;
+  const auto noise = [&] {
+    const TypedNet typed = MakeTypedNet(prepared);
+    Comparison comparison;
+    for (size_t i = 0; i < first.size(); ++i) {
+      Forward(first[i], typed.net.get());
+      comparison.Add(exact[i], RealValues(*typed.net->BlobByName(net.output())));
+    }
+    return comparison.total_noise();
+  };
+  const double given = noise();
+  double least = given;
   std::vector<std::string> blobs;
-  for (const auto& [blob, range] : ranges_) {
+  for (const auto& [blob, range] : prepared.ranges) {
     // An earlier version of a blob is computed in one step with the last one, as a rule.
     const bool free = range.origin != "tied" && range.origin != "given";
-    if (free && float_net_->has_blob(blob)) blobs.push_back(blob);
+    if (free && net.net->has_blob(blob)) blobs.push_back(blob);
   }
   int64_t done = 0;
   for (const std::string& blob : blobs) {
-    report_.tuned_ranges += TuneRange(blob, noise, &least);
-    Progress("tuning ranges", ++done, static_cast<int64_t>(blobs.size()));
+    prepared.tuned_ranges += TuneRange(blob, noise, &prepared, &least);
+    options.Show("tuning ranges", ++done, static_cast<int64_t>(blobs.size()));
   }
-  log::Info(Concat("ranges of ", report_.tuned_ranges, " blobs changed: noise of the scores ",
-                   Decibels(first, least), " dB lower"));
+  log::Info(Concat("ranges of ", prepared.tuned_ranges, " blobs changed: noise of the scores ",
+                   Decibels(given, least), " dB lower"));
+  return prepared;
 }
 
 }  // namespace caffe

@@ -1,169 +1,171 @@
 // The quantized net: types of layers, ranges and weights.
 #include <algorithm>
-#include <set>
 
 #include "caffe/calibration/pack_parameters.hpp"
+#include "caffe/calibration/steps.hpp"
 #include "caffe/graph/passes.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_traits.hpp"
 #include "caffe/layer/sub_net.hpp"
-#include "quantization.hpp"
+#include "test_nets.hpp"
 
 namespace caffe {
+namespace {
 
-void Quantization::FindGroups() {
+// The layer of the given model, whose explicit types are the user's choice for the quantized net.
+const LayerParameter& Given(const FloatNet& net, int layer) {
+  return net.given->layer(net.given_layers[layer]);
+}
+
+// The type of a layer without explicit types.
+DataType TypeOf(const LayerTypes& types, int layer) {
+  if (types.float_layers.count(layer)) return kFloat;
+  const auto wider = types.wider.find(layer);
+  return wider != types.wider.end() ? wider->second : types.type;
+}
+
+void SetLayerTypes(const FloatNet& net, const LayerTypes& types, int index, LayerParameter* layer) {
+  const LayerTraits& traits = TraitsOf(layer->type());
+  if (traits.input) RemoveTypes(layer);
+  if (IsDataLayer(*layer)) return;
+  const LayerParameter& given = Given(net, index);
+  const DataType type = TypeOf(types, index);
+  if (given.has_moe_param()) {
+    *layer->mutable_moe_param() = given.moe_param();
+    if (type != kFloat) SetExpertTypes(type, layer);
+  }
+  if (HasTypes(given)) return CopyTypes(given, layer);
+  const auto& known = traits.types;
+  if (type != types.type && std::find(known.begin(), known.end(), type) != known.end()) {
+    SetTypes(type, layer);
+  }
+}
+
+// `layers`: those of net.model in `model`.
+NetParameter Typed(const FloatNet& net, const LayerTypes& types, NetParameter model,
+                   const std::vector<int>& layers) {
+  model.set_data_type(static_cast<DataTypeProto>(types.type.info().proto));
+  model.clear_data_type_name();
+  for (int i = 0; i < net.model->layer_size(); ++i) {
+    SetLayerTypes(net, types, i, model.mutable_layer(layers.empty() ? i : layers[i]));
+  }
+  return model;
+}
+
+// Whether a layer computes in the wanted type, for which its weights were changed.
+bool InWantedType(const FloatNet& net, const LayerTypes& types, int layer) {
+  const auto wide = types.wider.find(layer);
+  if (wide != types.wider.end()) return wide->second == types.type;
+  const LayerParameter& own = Given(net, layer);
+  if (!HasTypes(own)) return true;
+  const int wanted = types.type.info().proto;
+  if (own.has_compute_data_type()) return own.compute_data_type() == wanted;
+  if (own.has_bottom_data_type()) return own.bottom_data_type() == wanted;
+  return own.has_top_data_type() && own.top_data_type() == wanted;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> GroupsOf(const FloatNet& net, std::set<int>* read_by_others) {
+  std::vector<std::vector<int>> groups;
   std::map<std::string, int> group_of_blob;
-  std::set<int> inner;  // groups that another group reads
-  for (int l = 0; l < model_.layer_size(); ++l) {
-    const LayerParameter& layer = model_.layer(l);
-    const LayerBase& made = *float_net_->layers()[l];
+  for (int l = 0; l < net.model->layer_size(); ++l) {
+    const LayerParameter& layer = net.model->layer(l);
+    const LayerBase& made = *net.net->layers()[l];
     const bool weighted =
         made.Facts().weighted.has_value() || dynamic_cast<const CompositeLayer*>(&made) != nullptr;
     int group = -1;
     for (const std::string& bottom : layer.bottom()) {
       const int source = group_of_blob.count(bottom) ? group_of_blob.at(bottom) : -1;
       if (group < 0) group = source;
-      if (weighted || (group >= 0 && source != group)) inner.insert(source);
+      if (weighted || (group >= 0 && source != group)) read_by_others->insert(source);
     }
     if (weighted) {
-      group = static_cast<int>(groups_.size());
-      groups_.push_back({l});
+      group = static_cast<int>(groups.size());
+      groups.push_back({l});
     } else if (group >= 0) {
-      groups_[group].push_back(l);
+      groups[group].push_back(l);
     }
     for (const std::string& top : layer.top()) group_of_blob[top] = group;
   }
-  if (!quantized() || !options_.float_scores) return;
-  for (size_t g = 0; g < groups_.size(); ++g) {
+  return groups;
+}
+
+LayerTypes TypesOf(const FloatNet& net, const QuantizeOptions& options) {
+  LayerTypes types{options.type, {}, {}};
+  if (!options.type.is_quantized() || !options.float_scores) return types;
+  std::set<int> inner;
+  const std::vector<std::vector<int>> groups = GroupsOf(net, &inner);
+  for (size_t g = 0; g < groups.size(); ++g) {
     if (inner.count(static_cast<int>(g))) continue;
-    for (size_t i = 1; i < groups_[g].size(); ++i) {
-      const int layer = groups_[g][i];
-      if (!IsInPlace(model_.layer(layer)) && !own_types_.count(layer)) fixed_[layer] = kFloat;
+    for (size_t i = 1; i < groups[g].size(); ++i) {
+      const int layer = groups[g][i];
+      if (!IsInPlace(net.model->layer(layer)) && !HasTypes(Given(net, layer))) {
+        types.float_layers.insert(layer);
+      }
     }
   }
+  return types;
 }
 
-void Quantization::SetNetType(NetParameter* net) const {
-  net->set_data_type(static_cast<DataTypeProto>(options_.type.info().proto));
-  net->clear_data_type_name();
+NetParameter TypedModel(const FloatNet& net, const LayerTypes& types) {
+  return Typed(net, types, *net.model, {});
 }
 
-void Quantization::SetLayerTypes(int index, LayerParameter* layer) const {
-  const LayerTraits& traits = TraitsOf(layer->type());
-  if (traits.input) RemoveTypes(layer);
-  if (IsDataLayer(*layer)) return;
-  DataType type = options_.type;
-  if (fixed_.count(index)) type = fixed_.at(index);
-  const auto wide = wider_.find(index);
-  if (wide != wider_.end() && type != kFloat) type = wide->second;
-  const auto mixture = mixtures_.find(index);
-  if (mixture != mixtures_.end()) {
-    *layer->mutable_moe_param() = mixture->second;
-    if (type != kFloat) SetExpertTypes(type, layer);
-  }
-  const auto own = own_types_.find(index);
-  if (own != own_types_.end()) {
-    RemoveTypes(layer);
-    if (own->second.has_bottom_data_type())
-      layer->set_bottom_data_type(own->second.bottom_data_type());
-    if (own->second.has_compute_data_type())
-      layer->set_compute_data_type(own->second.compute_data_type());
-    if (own->second.has_top_data_type()) layer->set_top_data_type(own->second.top_data_type());
-    if (own->second.has_bottom_data_type_name())
-      layer->set_bottom_data_type_name(own->second.bottom_data_type_name());
-    if (own->second.has_compute_data_type_name())
-      layer->set_compute_data_type_name(own->second.compute_data_type_name());
-    if (own->second.has_top_data_type_name())
-      layer->set_top_data_type_name(own->second.top_data_type_name());
-    return;
-  }
-  const auto& known = traits.types;
-  if (type != options_.type && std::find(known.begin(), known.end(), type) != known.end()) {
-    SetTypes(type, layer);
-  }
-}
-
-NetParameter Quantization::TypedModel() const {
-  NetParameter typed = model_;
-  SetNetType(&typed);
-  for (int i = 0; i < typed.layer_size(); ++i) SetLayerTypes(i, typed.mutable_layer(i));
-  return typed;
-}
-
-NetParameter Quantization::TypedGiven() const {
-  NetParameter typed = given_;
-  SetNetType(&typed);
-  for (int i = 0; i < model_.layer_size(); ++i) {
-    SetLayerTypes(i, typed.mutable_layer(given_layers_[i]));
-  }
-  return typed;
-}
-
-bool Quantization::InWantedType(int layer) const {
-  const auto wide = wider_.find(layer);
-  if (wide != wider_.end()) return wide->second == options_.type;
-  const auto own = own_types_.find(layer);
-  if (own == own_types_.end()) return true;
-  const LayerParameter& types = own->second;
-  const int wanted = options_.type.info().proto;
-  if (types.has_compute_data_type()) return types.compute_data_type() == wanted;
-  if (types.has_bottom_data_type()) return types.bottom_data_type() == wanted;
-  return types.has_top_data_type() && types.top_data_type() == wanted;
-}
-
-NetParameter Quantization::FittingWeights() const {
-  NetParameter file = changed_;
+ChangedWeights FittingWeights(const FloatNet& net, const LayerTypes& types,
+                              ChangedWeights weights) {
+  weights.file = std::make_shared<NetParameter>(*weights.file);
   NetParameter exact;
-  for (int i = 0; i < file.layer_size(); ++i) {
-    const LayerParameter& layer = file.layer(i);
-    if (!quantized() || layer.blobs_size() == 0 || InWantedType(i)) continue;
-    if (exact.layer_size() == 0) float_net_->ToProto(&exact);
-    *file.mutable_layer(i) = exact.layer(i);
+  for (int i = 0; i < weights.file->layer_size(); ++i) {
+    LayerParameter* layer = weights.file->mutable_layer(i);
+    if (!types.type.is_quantized() || layer->blobs_size() == 0) continue;
+    if (InWantedType(net, types, i)) continue;
+    if (exact.layer_size() == 0) net.net->ToProto(&exact);
+    const LayerParameter& now = exact.layer(i);
+    const bool corrected = now.blobs_size() > 1 &&
+                           now.blobs(1).SerializeAsString() != layer->blobs(1).SerializeAsString();
+    if (corrected) --weights.corrected_biases;
+    weights.gains.erase(i);
+    *layer = now;
   }
-  return file;
+  return weights;
 }
 
-void Quantization::KeepFittingWeights() {
-  NetParameter fitting = FittingWeights();
-  for (int i = 0; i < fitting.layer_size(); ++i) {
-    const LayerParameter &now = fitting.layer(i), &before = changed_.layer(i);
-    if (now.blobs_size() == 0 || InWantedType(i)) continue;
-    rounding_gains_.erase(i);
-    const bool corrected = options_.bias_correction && now.blobs_size() > 1 &&
-                           now.blobs(1).SerializeAsString() != before.blobs(1).SerializeAsString();
-    if (corrected) --report_.corrected_biases;
+TypedNet MakeTypedNet(const Prepared& prepared) {
+  const FloatNet& float_net = prepared.net;
+  const LayerTypes& types = prepared.types;
+  TypedNet typed;
+  typed.net = TestNet(TypedModel(float_net, types), float_net.device);
+  typed.model = std::make_shared<NetParameter>(
+      Typed(float_net, types, *float_net.given, float_net.given_layers));
+  typed.model->clear_quantizer();
+  for (LayerParameter& layer : *typed.model->mutable_layer()) layer.clear_blobs();
+  const auto weights = FittingWeights(float_net, types, prepared.weights).file;
+  typed.file = std::make_shared<NetParameter>();
+  typed.file->set_name(weights->name());
+  // Layers are found by name, several of one name in their order, so that none of them is left out.
+  std::map<std::string, int> namesakes;
+  for (const LayerParameter& layer : weights->layer()) ++namesakes[layer.name()];
+  for (LayerParameter& layer : *weights->mutable_layer()) {
+    if (layer.blobs_size() == 0 && namesakes.at(layer.name()) == 1) continue;
+    LayerParameter* copy = typed.file->add_layer();
+    copy->set_name(layer.name());
+    copy->set_type(layer.type());
+    copy->mutable_blobs()->Swap(layer.mutable_blobs());
   }
-  changed_ = std::move(fitting);
-}
-
-NetParameter Quantization::WithRanges() const {
-  NetParameter file = FittingWeights();
-  for (const auto& [blob, range] : ranges_) {
-    QuantizerParameter* quantizer = file.add_quantizer();
+  typed.float_bytes = static_cast<int64_t>(typed.file->ByteSizeLong());
+  for (const auto& [blob, range] : prepared.ranges) {
+    QuantizerParameter* quantizer = typed.file->add_quantizer();
     quantizer->set_name(blob);
     WriteRange(range, quantizer);
   }
-  return file;
-}
-
-void Quantization::Pack(const Net& net, NetParameter* file) const {
   std::map<int, DataType> stored;
-  for (int i = 0; i < model_.layer_size(); ++i) {
-    if (own_types_.count(i)) continue;
-    const auto fixed = fixed_.find(i), wide = wider_.find(i);
-    stored[i] = fixed != fixed_.end()  ? fixed->second
-                : wide != wider_.end() ? wide->second
-                                       : options_.type;
+  for (int i = 0; i < float_net.model->layer_size(); ++i) {
+    if (!HasTypes(Given(float_net, i))) stored[i] = TypeOf(types, i);
   }
-  PackParameters(net, file, stored);
-}
-
-std::unique_ptr<Net> Quantization::QuantizedTestNet() const {
-  auto net = TestNet(TypedModel(), device_);
-  NetParameter file = WithRanges();
-  Pack(*net, &file);
-  net->CopyTrainedLayersFrom(file);
-  return net;
+  PackParameters(*typed.net, typed.file.get(), stored);
+  typed.net->CopyTrainedLayersFrom(*typed.file);
+  return typed;
 }
 
 }  // namespace caffe

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "caffe/calibration/comparison.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "channel_weights.hpp"
-#include "comparison.hpp"
 #include "test_nets.hpp"
 
 namespace caffe {
@@ -45,13 +45,9 @@ double WeightNoise(const Net& net, const NetParameter& file, int index, DataType
   return signal == 0 ? 0 : noise / signal;
 }
 
-RoundingErrors::RoundingErrors(const NetParameter& model, const Net& net, const NetParameter& file,
-                               DataType type, Device* device) {
-  NetOptions options;
-  options.device = device;
-  options.phase = net.phase();
-  options.seed = 1;
-  differences_ = std::make_unique<Net>(model, options);
+RoundingErrors::RoundingErrors(const FloatNet& float_net, const NetParameter& file, DataType type)
+    : differences_(TestNet(*float_net.model, float_net.device)) {
+  const Net& net = *float_net.net;
   NetParameter weights = file;
   for (int l = 0; l < weights.layer_size(); ++l) {
     const auto& layer = net.layers()[l];

@@ -1,12 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <vector>
-
-#include "caffe.pb.h"
-#include "caffe/net/net.hpp"
+#include "caffe/calibration/steps.hpp"
 
 namespace caffe {
 
@@ -21,9 +15,7 @@ double WeightNoise(const Net& net, const NetParameter& file, int layer, DataType
 // of the weights on the bottoms of the float net.
 class RoundingErrors {
  public:
-  // `model` is the net with inputs, in float.
-  RoundingErrors(const NetParameter& model, const Net& net, const NetParameter& file, DataType type,
-                 Device* device);
+  RoundingErrors(const FloatNet& net, const NetParameter& file, DataType type);
   // Adds the errors on the current blobs of the net, which must all be kept.
   void Add(const Net& net);
   // The sum of the squares of a layer's errors; with `corrects_biases` of their differences from the
