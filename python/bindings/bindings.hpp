@@ -2,6 +2,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@ class Device;
 class Net;
 class NetParameter;
 class SolverParameter;
+struct Histogram;
 struct MemoryNeeds;
 }  // namespace caffe
 
@@ -64,6 +66,8 @@ pybind11::object NetObject(caffe::Net& net, const pybind11::object& owner);
 
 // The dict of net.memory.
 pybind11::dict MemoryDict(const caffe::MemoryNeeds& needs);
+// Counts and edges by the names of blobs, as numpy.histogram returns them.
+pybind11::dict HistogramDict(const std::map<std::string, caffe::Histogram>& histograms);
 
 // Raises a pending KeyboardInterrupt if this is Python's main thread. Cheap: checks every 50 ms.
 void CheckSignals();

@@ -178,6 +178,18 @@ py::dict MemoryDict(const caffe::MemoryNeeds& needs) {
   return memory;
 }
 
+py::dict HistogramDict(const std::map<std::string, caffe::Histogram>& histograms) {
+  py::dict dict;
+  for (const auto& [name, histogram] : histograms) {
+    std::vector<double> edges;
+    for (int i = 0; i <= caffe::Histogram::kBins; ++i) edges.push_back(histogram.Edge(i));
+    dict[py::str(name)] =
+        py::make_tuple(py::array_t<int64_t>(histogram.counts.size(), histogram.counts.data()),
+                       py::array_t<double>(edges.size(), edges.data()));
+  }
+  return dict;
+}
+
 void BindNet(py::module_& module) {
   module.def("_shape_fault", [](const std::string& name, const std::vector<int64_t>& given,
                                 const std::vector<int64_t>& wanted) {
@@ -482,18 +494,7 @@ void BindNet(py::module_& module) {
           "earlier one the name <blob>@<layer>, or <blob>@<layer>#2 for the second layer of a "
           "name.")
       .def_property_readonly(
-          "histograms",
-          [](Net& net) {
-            py::dict histograms;
-            for (const auto& [name, histogram] : WaitUntilIdle(net).Histograms()) {
-              std::vector<double> edges;
-              for (int i = 0; i <= caffe::Histogram::kBins; ++i) edges.push_back(histogram.Edge(i));
-              histograms[py::str(name)] = py::make_tuple(
-                  py::array_t<int64_t>(histogram.counts.size(), histogram.counts.data()),
-                  py::array_t<double>(edges.size(), edges.data()));
-            }
-            return histograms;
-          },
+          "histograms", [](Net& net) { return HistogramDict(WaitUntilIdle(net).Histograms()); },
           "The values seen in quant_mode observe, a dict of (counts, edges) by the name of the "
           "blob,\nas numpy.histogram returns them.\n\n"
           "2048 bins divide [-L, L], where L is a power of two that doubles until all values fit.\n"

@@ -7,7 +7,7 @@ import typing
 import pytest
 
 import caffe
-from caffe import _caffe, pycaffe
+from caffe import _caffe, calibration, pycaffe
 from google.protobuf import text_format
 
 
@@ -17,7 +17,8 @@ def stub_of(name):
         return ast.parse(file.read())
 
 
-STUBS = {_caffe: stub_of('_caffe'), pycaffe: stub_of('pycaffe')}
+STUBS = {_caffe: stub_of('_caffe'), pycaffe: stub_of('pycaffe'),
+         calibration: stub_of('calibration')}
 
 
 def names_of(body):
@@ -84,9 +85,13 @@ def test_every_public_name_of_the_module_is_in_the_stub():
     assert set(TOP[_caffe]) == known
     assert set(TOP[pycaffe]) == {name for name, value in vars(pycaffe).items()
                                  if inspect.isclass(value) and value.__module__ == 'caffe.pycaffe'}
-    for name, nodes in TOP[_caffe].items():
-        if isinstance(nodes[0], ast.FunctionDef):
-            compare_functions(name, nodes, getattr(_caffe, name))
+    assert set(TOP[calibration]) - {'TYPES', 'ROUNDINGS'} == {
+        name for name, value in vars(calibration).items()
+        if not name.startswith('_') and getattr(value, '__module__', '') == 'caffe.calibration'}
+    for module in (_caffe, calibration):
+        for name, nodes in TOP[module].items():
+            if isinstance(nodes[0], ast.FunctionDef):
+                compare_functions(name, nodes, getattr(module, name))
 
 
 @every_class
@@ -95,8 +100,10 @@ def test_every_public_attribute_of_a_class_is_in_the_stub(module, name):
     known, stub = getattr(module, name), names_of(node.body)
     # An instance has what its constructor sets.
     assert public(known) <= set(stub) <= public(known) | set(known.__init__.__code__.co_names
-                                                             if module is pycaffe else ())
-    assert [getattr(base, 'id', getattr(base, 'attr', '')) for base in node.bases] == [
+                                                             if module is not _caffe else ())
+    bases = [base.value if isinstance(base, ast.Subscript) else base
+             for base in node.bases]  # dict of dict[str, float]
+    assert [getattr(base, 'id', getattr(base, 'attr', '')) for base in bases] == [
         base.__name__ for base in known.__bases__ if base.__name__ not in ('pybind11_object', 'object')]
     for attribute, nodes in stub.items():
         if attribute not in public(known):

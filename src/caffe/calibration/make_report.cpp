@@ -52,7 +52,8 @@ LayerReport Row(const Prepared& prepared, const ChangedWeights& weights, const N
   row.values = static_cast<int64_t>(comparison.count);
   row.not_finite = static_cast<int64_t>(comparison.not_finite);
   const auto histogram = prepared.observed.histograms.find(row.blob);
-  if (histogram != prepared.observed.histograms.end()) row.histogram = histogram->second;
+  const bool observed = histogram != prepared.observed.histograms.end();
+  if (observed && prepared.types.type.is_quantized()) row.histogram = histogram->second;
   return row;
 }
 
