@@ -229,6 +229,19 @@ def test_values_that_are_not_finite_are_not_called_equal(tmp_path):
     assert page.count('>NaN<') == 6 and page.count('>equal<') == 1
 
 
+def test_data_of_nan_in_a_net_with_a_max_pooling_are_named():
+    """Such a pooling gives the smallest float."""
+    caffe.set_device('cpu')
+    spec = caffe.NetSpec()
+    spec.data = L.Input(shape=dict(dim=[2, 1, 4, 4]))
+    spec.conv = L.Convolution(spec.data, num_output=2, kernel_size=1)
+    spec.pool = L.Pooling(spec.conv, kernel_size=2, stride=2)
+    spec.score = L.InnerProduct(spec.pool, num_output=3)
+    net = caffe.Net(spec.to_proto(), caffe.TEST)
+    with pytest.raises(RuntimeError, match="values of its blob 'data' were NaN or infinite"):
+        caffe.quantize(net, [np.full((2, 1, 4, 4), np.nan)] * 3)
+
+
 def test_weights_that_are_codes_already_are_named(net, tmp_path):
     first, second = str(tmp_path / 'first'), str(tmp_path / 'second')
     data = [{'data': batch} for batch in batches(8)]

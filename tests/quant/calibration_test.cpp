@@ -258,6 +258,20 @@ TEST(CalibrationTest, SixteenBitsHaveAMargin) {
   EXPECT_LT(sample.Error(chosen, kQuant16), 0.01 * sample.Error(whole, kQuant16));
 }
 
+// Devices count the largest floats in the outermost bins of a limit of 2^126.
+TEST(CalibrationTest, ValuesBeyondTheLimitHaveARangeInOrder) {
+  Histogram histogram;
+  histogram.limit = 0x1p126;
+  histogram.counts.assign(Histogram::kBins, 0);
+  histogram.counts.front() = 8;
+  const Range observed{-3.4e38, -3.3e38};
+  for (const char* method : {"auto", "min_max", "percentile", "mse", "kl", "margin"}) {
+    const Range range = Calibrate(histogram, observed, kQuant8, {MethodByName(method)});
+    EXPECT_LE(range.low, range.high) << method;
+    EXPECT_NO_THROW(AffineRange(range, kQuant8)) << method;
+  }
+}
+
 TEST(CalibrationTest, NothingObservedAndOnlyZeros) {
   const Histogram none;
   const Range range = Calibrate(none, {0, 0}, kQuant8, {});

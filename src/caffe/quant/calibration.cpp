@@ -208,7 +208,9 @@ Range LeastDivergence(const Histogram& histogram, const Range& observed) {
       bins = reach;
     }
   }
-  const double threshold = histogram.limit * bins / kHalf;
+  // The outermost bins also hold values beyond the limit.
+  const double limit = std::max(histogram.limit, largest);
+  const double threshold = bins < kHalf ? histogram.limit * bins / kHalf : limit;
   return {std::max(low, -threshold), std::min(high, threshold), "kl"};
 }
 
