@@ -164,7 +164,6 @@ foreach(level IN LISTS CAFFE_HOST_LEVELS)
   endif()
   set(level_sources ${winograd_steps} ${row_steps}
       ${CMAKE_SOURCE_DIR}/src/caffe/layer/random_steps.cpp
-      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/quantized_steps.cpp
       ${CMAKE_SOURCE_DIR}/src/caffe/library/native/code_sum_steps.cpp
       ${CMAKE_SOURCE_DIR}/src/caffe/library/native/pool_steps.cpp
       ${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -525,8 +526,6 @@ TEST_P(ByteStepsTest, LinesOfWindowsOfSingleChannelsOfWords) {
 
 // Codes and weights of 16 bits. Depths around the slices of sums of 32 bits.
 TEST_P(ByteStepsTest, Words) {
-  const ByteSteps& steps = *GetParam();
-  if (!steps.words) GTEST_SKIP() << steps.name << " has no products of 16 bits";
   struct Case {
     int64_t rows, channels, k;
     Kind kind;
@@ -559,7 +558,6 @@ TEST_P(ByteStepsTest, Words) {
 
 // Weights that are so small that 2 or 4 pairs of products are summed in 32 bits, or just too large.
 TEST_P(ByteStepsTest, WordsInRuns) {
-  if (!GetParam()->words) GTEST_SKIP() << GetParam()->name << " has no products of 16 bits";
   constexpr int64_t kRows = 3, kChannels = 19, kDepth = 208;
   for (const int largest : {8191, 8192, 16383, 16384, 32767}) {
     for (const int code : {0, 65535, -1}) {
@@ -579,7 +577,6 @@ TEST_P(ByteStepsTest, WordsInRuns) {
 
 // Sums half way between two codes, and all lengths of slices of sums, from the largest weights on.
 TEST_P(ByteStepsTest, WordsBetweenCodesAndWeightsOfEverySize) {
-  if (!GetParam()->words) GTEST_SKIP() << GetParam()->name << " has no products of 16 bits";
   Numbers numbers(7);
   for (const int64_t rows : {1, 4, 7, 13}) {
     constexpr int64_t kChannels = 41, kDepth = 35;
@@ -693,10 +690,9 @@ class ByteConvolutionTest : public testing::TestWithParam<std::string> {
   void SetUp() override { SetHostLevel(GetParam()); }
   void TearDown() override { SetHostLevel(level_); }
 
-  // Channels last in y, first or last in x, against the operator for kNCHW.
+  // Channels first or last in x and y, against exact sums.
   void Check(ConvDescriptor d, int64_t pitch = 0) {
     CheckType<uint8_t>(d, pitch);
-    if (!HasFastWordSteps()) return;
     d.in = d.out = kQuant16;
     CheckType<uint16_t>(d, pitch);
   }
@@ -727,8 +723,7 @@ class ByteConvolutionTest : public testing::TestWithParam<std::string> {
       const auto input = bytes(from);
       const int64_t count = d.batch * positions * d.y_row();
       test::Bytes y(device, count * static_cast<int64_t>(sizeof(Code)));
-      const auto op = Multiplexer::Convolution(device, d);
-      EXPECT_STREQ(op->library(), "native");
+      const auto op = Multiplexer::ConvolutionBy("native", device, d);
       test::Memory memory(device, op.get());
       ConvArguments forward{*input, *weights, {}, {}, y};
       forward.quant = &quant;
@@ -739,7 +734,17 @@ class ByteConvolutionTest : public testing::TestWithParam<std::string> {
       device->Download(result.data(), y, count * sizeof(Code));
       return result;
     };
-    const std::vector<Code> expected = ChannelsLast(run(x), d.out_channels, positions);
+    exact::Channels all{
+        {channels.bias.begin(), channels.bias.end()}, channels.multiplier, channels.shift};
+    all.zero_x = quant.zero_x;
+    all.zero_y = quant.zero_y;
+    // The same operands at every level.
+    static std::map<std::string, std::vector<int64_t>> known;
+    std::vector<int64_t>& codes = known[d.key()];
+    if (codes.empty()) codes = exact::Exact(d, {x.begin(), x.end()}, {w.begin(), w.end()}, all);
+    const std::vector<Code> plain(codes.begin(), codes.end());
+    EXPECT_EQ(run(x), plain) << d.name();
+    const std::vector<Code> expected = ChannelsLast(plain, d.out_channels, positions);
     d.y_layout = Layout::kNHWC;
     d.y_pitch = pitch;
     for (const Layout layout : {Layout::kNCHW, Layout::kNHWC}) {
@@ -815,6 +820,12 @@ TEST_P(ByteConvolutionTest, OneAxisAndWindowsBeyondThePadding) {
   Check(Conv(2, 3, {17}, 4, {4}, {3}, {2}, {2}));
   Check(Conv(2, 3, {2, 3}, 4, {3, 5}, {2, 3}));
   Check(Conv(2, 2, {5, 2}, 3, {3, 5}, {1, 2}, {0, 1}));
+}
+
+TEST_P(ByteConvolutionTest, SumsBeyond32Bits) {
+  // More than 2^15 products.
+  Check(Conv(1, 3641, {4, 3}, 17, {3, 3}, {}, {1, 1}));
+  Check(Conv(1, 2, {183, 182}, 2, {182, 181}, {}, {}, {}, 2));
 }
 
 TEST_P(ByteConvolutionTest, PartsOfLargerArrays) {

@@ -9,9 +9,11 @@
 #include <cstring>
 #include <limits>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "caffe/core/error.hpp"
+#include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "library/exact_codes.hpp"
 #include "library/exact_requantize.hpp"
@@ -42,6 +44,18 @@ using exact::SizeC;
 using exact::Unpack;
 using exact::Wide;
 
+// Calls `compute` at every instruction level of a processor; on other devices once.
+template <class Compute> void AtEveryLevel(Device* device, const Compute& compute) {
+  const std::string before = HostLevel();
+  const auto levels = device->host_accessible() ? HostLevels() : std::vector<std::string>{before};
+  for (const std::string& level : levels) {
+    SCOPED_TRACE(level);
+    SetHostLevel(level);
+    compute();
+  }
+  SetHostLevel(before);
+}
+
 // --- Products ------------------------------------------------------------------------------------
 
 // What a library computes; elements of C that no product reaches keep 7.
@@ -64,12 +78,14 @@ class QuantizedGemmTest : public testing::TestWithParam<DeviceType> {
   void Compare(const GemmDescriptor& d, const Operands& operands, const Channels& channels,
                const std::vector<int64_t>& exact) {
     Device* const device = GetParam().device;
-    const auto libraries = Multiplexer::GemmLibraries(device, d);
-    ASSERT_FALSE(libraries.empty());
-    for (const std::string& library : libraries) {
-      EXPECT_EQ(Compute(device, d, operands, channels, library), exact)
-          << library << " " << d.name();
-    }
+    AtEveryLevel(device, [&] {
+      const auto libraries = Multiplexer::GemmLibraries(device, d);
+      ASSERT_FALSE(libraries.empty());
+      for (const std::string& library : libraries) {
+        EXPECT_EQ(Compute(device, d, operands, channels, library), exact)
+            << library << " " << d.name();
+      }
+    });
   }
   void Check(const GemmDescriptor& d, uint64_t seed = 1) {
     const Operands operands = RandomOperands(d, seed);
@@ -200,9 +216,16 @@ TEST(GemmlowpTest, ComputesProductsWhoseSumsFit32Bits) {
     EXPECT_STREQ(Multiplexer::Gemm(cpu, Product(kQuant16, 64, 64, 100))->library(), "native");
     EXPECT_STREQ(Multiplexer::Gemm(cpu, Product(kQuant8, 64, 64, 40000))->library(), "native");
   }
-#if defined(__x86_64__)
-  EXPECT_STREQ(Multiplexer::Gemm(cpu, product)->library(), "native");
-#endif
+  // It is preferred where there are no instructions for products of codes, from 8 rows on.
+  AtEveryLevel(cpu, [&] {
+    const bool fast = HostLevel() == "v3" || HostLevel() == "v4";
+    const char* const library = fast ? "native" : "gemmlowp";
+    EXPECT_STREQ(Multiplexer::Gemm(cpu, product)->library(), library);
+    EXPECT_STREQ(Multiplexer::Gemm(cpu, Product(kQuant8, 7, 64, 100))->library(), "native");
+    const ConvDescriptor windows = Conv(kQuant8, 1, 8, {12, 11}, 13, {3, 3});
+    EXPECT_STREQ(Multiplexer::Convolution(cpu, windows)->library(), library);
+    EXPECT_EQ(Multiplexer::PreferredLayout(cpu, windows), fast ? Layout::kNHWC : Layout::kNCHW);
+  });
 }
 
 // One channel for each shift, with sums of both signs that meet zero, rounding and both saturations.
@@ -314,21 +337,23 @@ class QuantizedConvolutionTest : public testing::TestWithParam<DeviceType> {
     const Codes added(device, Pack(residual, d.in));
     const Codes device_x(device, Pack(x, d.in)), device_w(device, Pack(w, d.in));
     const DeviceChannels arguments(device, channels);
-    const auto libraries = Multiplexer::ConvolutionLibraries(device, d);
-    ASSERT_FALSE(libraries.empty());
-    for (const std::string& library : libraries) {
-      const Codes y(device, static_cast<int64_t>(exact.size() * d.in.bytes()));
-      const auto op = Multiplexer::ConvolutionBy(library, device, d);
-      EXPECT_EQ(op->library(), library);
-      test::Memory memory(device, op.get());
-      ConvArguments forward{device_x, device_w, {}, {}, y};
-      forward.quant = &arguments.arguments;
-      if (d.epilogue.sum()) forward.epilogue.residual = added;
-      forward = memory(forward);
-      // Twice: the second finds whatever the first left in its workspace.
-      for (int i = 0; i < 2; ++i) op->Forward(forward);
-      EXPECT_EQ(Unpack(y.Read(), d.in), exact) << library << " " << d.name();
-    }
+    AtEveryLevel(device, [&] {
+      const auto libraries = Multiplexer::ConvolutionLibraries(device, d);
+      ASSERT_FALSE(libraries.empty());
+      for (const std::string& library : libraries) {
+        const Codes y(device, static_cast<int64_t>(exact.size() * d.in.bytes()));
+        const auto op = Multiplexer::ConvolutionBy(library, device, d);
+        EXPECT_EQ(op->library(), library);
+        test::Memory memory(device, op.get());
+        ConvArguments forward{device_x, device_w, {}, {}, y};
+        forward.quant = &arguments.arguments;
+        if (d.epilogue.sum()) forward.epilogue.residual = added;
+        forward = memory(forward);
+        // Twice: the second finds whatever the first left in its workspace.
+        for (int i = 0; i < 2; ++i) op->Forward(forward);
+        EXPECT_EQ(Unpack(y.Read(), d.in), exact) << library << " " << d.name();
+      }
+    });
   }
 };
 

@@ -1,10 +1,12 @@
 // Codes with channels last between the layers of a net on the CPU: equal to those of a plan in C order,
-// which the lowest instruction level uses.
+// at the lowest instruction level.
 #include <algorithm>
 #include <set>
 
 #include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/library/libraries.hpp"
+#include "caffe/library/multiplexer.hpp"
 #include "caffe/net/step_info.hpp"
 #include "net/layer_text.hpp"
 #include "net/net_support.hpp"
@@ -110,7 +112,13 @@ std::set<std::string> StepsInNhwc(Net& net) {
 TEST_P(QuantizedLayoutsTest, CodesAreThoseOfCOrder) {
   if (level_ == HostLevels().front()) GTEST_SKIP() << "one instruction level";
   const NetParameter saved = Calibrated(Text(""));
+  // A library that knows no other order.
+  AddLibrary(ConvLibrary{"c_order", [](Device*, const ConvDescriptor& d) { return d.quantized(); },
+                         [](Device* device, const ConvDescriptor& d) {
+                           return Multiplexer::ConvolutionBy("native", device, d);
+                         }});
   const auto expected = Run(Text(""), saved, HostLevels().front());
+  RemoveLibrary("c_order");
   EXPECT_TRUE(StepsInNhwc(*expected).empty());
   for (const char* blob : {"conv1", "pool1", "concat", "depthwise", "pool2", "conv2", "ip"}) {
     // A net of its own for each blob, because reading one may run layers again.

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/layout_converter.hpp"
+#include "caffe/library/layout_convolution.hpp"
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "caffe/library/workspace_layout.hpp"
@@ -25,9 +27,11 @@ ConvDescriptor ChannelsLast(ConvDescriptor d) {
 // Converts operands to the layouts of another operator, computes with it, and converts the results.
 class LayoutConvOp final : public ConvOp {
  public:
-  LayoutConvOp(Device* device, const ConvDescriptor& d, std::unique_ptr<ConvOp> inner)
+  LayoutConvOp(Device* device, const ConvDescriptor& d, std::unique_ptr<ConvOp> inner,
+               const char* library)
       : ConvOp(d),
         inner_(std::move(inner)),
+        library_(library),
         x_converter_(device, d.in),
         y_converter_(device, d.out),
         in_(d.geometry.input_count()),
@@ -45,11 +49,10 @@ class LayoutConvOp final : public ConvOp {
     }
     bytes_ = layout.bytes();
   }
-  const char* library() const override {
-    return Inner().has_private_layout() ? "channels_last" : "converted";
-  }
+  const char* library() const override { return library_; }
   int64_t workspace_bytes() const override { return bytes_; }
   int64_t prepared_bytes() const override { return inner_->prepared_bytes(); }
+  std::string prepared_form() const override { return inner_->prepared_form(); }
   void Prepare(DevicePtr weights, DevicePtr prepared) override {
     inner_->Prepare(weights, prepared);
   }
@@ -112,6 +115,7 @@ class LayoutConvOp final : public ConvOp {
   }
 
   std::unique_ptr<ConvOp> inner_;
+  const char* const library_;
   LayoutConverter x_converter_, y_converter_;
   int64_t in_, out_;                         // positions
   int64_t x_ = -1, y_ = -1, residual_ = -1;  // offsets in the workspace; -1: not converted
@@ -160,6 +164,11 @@ class PartConvOp final : public ConvOp {
 
 }  // namespace
 
+std::unique_ptr<ConvOp> MakeConverted(Device* device, const ConvDescriptor& descriptor,
+                                      std::unique_ptr<ConvOp> inner, const char* library) {
+  return std::make_unique<LayoutConvOp>(device, descriptor, std::move(inner), library);
+}
+
 ConvLibrary ChannelsLastLibrary(const ConvFactory& make) {
   ConvLibrary row;
   row.name = "channels_last";
@@ -168,7 +177,7 @@ ConvLibrary ChannelsLastLibrary(const ConvFactory& make) {
     // A library that converts x itself.
     last.x_layout = Layout::kNCHW;
     if (!Multiplexer::KnowsLayouts(device, last)) last.x_layout = Layout::kNHWC;
-    return std::make_unique<LayoutConvOp>(device, d, make(device, last));
+    return MakeConverted(device, d, make(device, last), "channels_last");
   };
   return row;
 }
@@ -184,7 +193,7 @@ ConvLibrary ConvertingLibrary(const ConvFactory& make) {
       whole.y_pitch = 0;
       return std::make_unique<PartConvOp>(device, d, make(device, whole));
     }
-    return std::make_unique<LayoutConvOp>(device, d, make(device, InCOrder(d)));
+    return MakeConverted(device, d, make(device, InCOrder(d)), "converted");
   };
   return row;
 }

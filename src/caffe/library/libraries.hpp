@@ -34,7 +34,7 @@ GemmLibrary RowsLibrary();
 GemmLibrary PackedLibrary();
 GemmLibrary NativeLibrary();
 GemmLibrary NativeQuantizedLibrary();
-// On the CPU, for codes of 8 bits; preferred on processors other than x86-64.
+// On the CPU, for codes of 8 bits; preferred where there are no instructions for them.
 GemmLibrary GemmlowpLibrary();
 GemmLibrary CublasLtLibrary();
 GemmLibrary CublasLibrary();

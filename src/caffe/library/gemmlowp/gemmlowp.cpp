@@ -7,11 +7,11 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
+#include "caffe/library/gemmlowp/code_patches.hpp"
 #include "caffe/library/gemmlowp/gemmlowp_product.hpp"
 #include "caffe/library/libraries.hpp"
-#include "caffe/library/native/code_patches.hpp"
+#include "caffe/library/native/byte_product.hpp"
 #include "caffe/library/native/code_sum.hpp"
-#include "caffe/library/native/quantized_product.hpp"
 #include "caffe/library/rounding.hpp"
 #include "caffe/library/workspace_layout.hpp"
 
@@ -24,14 +24,8 @@ constexpr int64_t kParallelProducts = 1 << 17;
 // both for each task.
 constexpr int64_t kMostRows = 256, kMostChannels = 512, kLeastChannels = 64;
 
-// On x86-64 own products take 0.7 to 1.0 of its time, also without AVX2
-// (tools/benchmark/results/integers_cpu.md).
-#if defined(__x86_64__)
-constexpr bool kPreferred = false;
-#else
-constexpr bool kPreferred = true;
-#endif
-// It packs weights for each call, which fewer rows of activations or channels are not worth.
+// Instructions for products of codes are faster. It packs weights for each call, which fewer rows of
+// activations or channels are not worth.
 constexpr int64_t kLeastRows = 8;
 
 bool Indexable(int64_t elements) { return elements <= std::numeric_limits<int32_t>::max(); }
@@ -64,7 +58,6 @@ class GemmlowpOp final : public GemmOp {
   void DoRun(const GemmArguments& g) override {
     const GemmDescriptor& d = descriptor_;
     CheckMemory(g);
-    const QuantizedOutput common = MakeOutput(rows_are_weights_, d.in, false, d.epilogue, *g.quant);
     const ResidualCodes residual(d.epilogue, d.in, *g.quant, g.epilogue.residual, g.c);
     const int zero = WeightZero(d.in);
     const int64_t tasks_n = Ceil(d.n, task_n_), tasks = Ceil(d.m, task_m_) * tasks_n * d.batch;
@@ -76,20 +69,18 @@ class GemmlowpOp final : public GemmOp {
       const int64_t row = in_item / tasks_n * task_m_, column = in_item % tasks_n * task_n_;
       const int64_t a_at = item * d.batch_stride_a() + row * (d.trans_a ? 1 : d.row_a());
       const int64_t b_at = item * d.batch_stride_b() + column * (d.trans_b ? d.row_b() : 1);
-      QuantizedOutput output = common;
-      output.m = std::min(task_m_, d.m - row);
-      output.n = std::min(task_n_, d.n - column);
+      const int64_t m = std::min(task_m_, d.m - row), n = std::min(task_n_, d.n - column);
       int32_t* const sums =
           reinterpret_cast<int32_t*>(g.workspace.address() + omp_get_thread_num() * sums_bytes_);
-      MultiplyCodes(output.m, output.n, d.k,
-                    {At(g.a) + a_at, d.row_a(), d.trans_a, rows_are_weights_ ? zero : 0},
+      MultiplyCodes(m, n, d.k, {At(g.a) + a_at, d.row_a(), d.trans_a, rows_are_weights_ ? zero : 0},
                     {At(g.b) + b_at, d.row_b(), d.trans_b, rows_are_weights_ ? 0 : zero}, sums);
-      StartAtChannel(rows_are_weights_ ? row : column, &output);
+      ByteOutput output = MakeByteOutput(d.epilogue, *g.quant, rows_are_weights_ ? row : column,
+                                         rows_are_weights_ ? m : n);
       const int64_t first = item * d.batch_stride_c() + row * d.row_c() + column;
-      output.y = g.c.address() + first;
-      output.ldc = d.row_c();
-      HostQuantizedSteps().requantize(output, sums, output.n);
-      residual.Add(output.m, output.n, first, d.row_c(), first, d.row_c());
+      output.y = reinterpret_cast<uint8_t*>(g.c.address()) + first;
+      output.y_stride = d.row_c();
+      HostByteSteps().requantize(output, rows_are_weights_, m, n, sums);
+      residual.Add(m, n, first, d.row_c(), first, d.row_c());
     }
     device_->CountLibraryCall();
   }
@@ -154,7 +145,6 @@ class GemmlowpConvOp final : public ConvOp {
     int32_t* const sums = reinterpret_cast<int32_t*>(workspace + sums_at_[thread]);
     uint8_t* const patches = reinterpret_cast<uint8_t*>(workspace + patches_at_[thread]);
     const uint8_t* const weights = reinterpret_cast<const uint8_t*>(arguments.weights.address());
-    const QuantizedOutput common = MakeOutput(true, d.in, false, d.epilogue, quant);
     const ResidualCodes residual(d.epilogue, d.in, quant, arguments.epilogue.residual, arguments.y);
     const int64_t positions = gather_.positions(), blocks = Ceil(positions, task_rows_);
     const int64_t group_in = d.in_channels / d.group, group_out = d.out_channels / d.group;
@@ -176,17 +166,15 @@ class GemmlowpConvOp final : public ConvOp {
         }
       }
       const int64_t channel = group * group_out + part * task_channels_;
-      QuantizedOutput output = common;
-      output.m = std::min(task_channels_, group_out - part * task_channels_);
-      output.n = count;
-      MultiplyCodes(output.m, count, d.depth(),
+      const int64_t channels = std::min(task_channels_, group_out - part * task_channels_);
+      MultiplyCodes(channels, count, d.depth(),
                     {weights + channel * d.depth(), d.depth(), false, WeightZero(d.in)}, b, sums);
-      StartAtChannel(channel, &output);
+      ByteOutput output = MakeByteOutput(d.epilogue, quant, channel, channels);
       const int64_t at = (image * d.out_channels + channel) * positions + first;
-      output.y = arguments.y.address() + at;
-      output.ldc = positions;
-      HostQuantizedSteps().requantize(output, sums, count);
-      residual.Add(output.m, count, at, positions, at, positions);
+      output.y = reinterpret_cast<uint8_t*>(arguments.y.address()) + at;
+      output.y_stride = positions;
+      HostByteSteps().requantize(output, true, channels, count, sums);
+      residual.Add(channels, count, at, positions, at, positions);
     }
   }
 
@@ -213,7 +201,7 @@ GemmLibrary GemmlowpLibrary() {
     return std::make_unique<GemmlowpOp>(device, d);
   };
   row.prefers = [](Device*, const GemmDescriptor& d) {
-    return kPreferred && std::min(d.m, d.n) >= kLeastRows;
+    return !HasFastByteSteps() && std::min(d.m, d.n) >= kLeastRows;
   };
   return row;
 }
@@ -229,7 +217,7 @@ ConvLibrary GemmlowpConvolutionLibrary() {
     return std::make_unique<GemmlowpConvOp>(device, d);
   };
   row.prefers = [](Device*, const ConvDescriptor& d) {
-    return kPreferred && d.out_channels / d.group >= kLeastRows &&
+    return !HasFastByteSteps() && d.out_channels / d.group >= kLeastRows &&
            d.geometry.output_count() >= kLeastRows;
   };
   return row;

@@ -8,6 +8,8 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
+#include "caffe/library/layout_convolution.hpp"
+#include "caffe/library/libraries.hpp"
 #include "caffe/library/native/byte_conv_op.hpp"
 #include "caffe/library/native/byte_convolution.hpp"
 #include "caffe/library/native/byte_product.hpp"
@@ -39,6 +41,14 @@ void Fill(uint8_t* to, int32_t zero, int64_t element, int64_t bytes) {
   }
 }
 
+constexpr int64_t kPixel = 4;  // channels that are interleaved
+
+// Whether channels may come first in x: pixels are interleaved.
+bool InterleavesPixels(const ConvDescriptor& d) {
+  const ConvGeometry& g = d.geometry;
+  return g.axes() <= 2 && d.group == 1 && d.in_channels <= kPixel && g.dilation.back() == 1;
+}
+
 // Rows of activations are gathered from the image, block by block, and multiplied with all weights;
 // or, if weights are larger than all rows, each thread multiplies all rows with its channels. If steps
 // read windows, and lines of outputs are long enough, nothing is gathered: a row of a window is a run of
@@ -52,11 +62,10 @@ class ByteProductConvOp final : public ByteConvOp {
         group_in_(d.in_channels / d.group),
         group_out_(d.out_channels / d.group),
         positions_(d.geometry.output_count()),
-        steps_(HostByteSteps()),
+        steps_(StepsForDepth(d.depth())),
         direct_(element_ == 1 && d.geometry.pointwise() && d.group == 1 &&
                 d.x_layout == Layout::kNHWC && ReadsRowsOf(steps_, d.in_channels)),
-        pixels_(d.x_layout == Layout::kNCHW && d.group == 1 && d.in_channels <= kPixel &&
-                window_.dilation[1] == 1),
+        pixels_(d.x_layout == Layout::kNCHW),
         windows_(!direct_ && ReadsWindows()),
         run_(RoundUp(window_.kernel[1] * d.in_channels, 4)),
         weights_(d.out_channels, windows_ ? window_.kernel[0] * run_ : d.depth(), d.group,
@@ -73,7 +82,7 @@ class ByteProductConvOp final : public ByteConvOp {
     plane_width_ = window_.input[1];
     const bool reads_beyond = run_ != window_.kernel[1] * d.in_channels;
     const bool pads = window_.pad[0] > 0 || window_.pad[1] > 0;
-    if (d.x_layout == Layout::kNCHW || (windows_ && (pads || reads_beyond || element_ == 2))) {
+    if (pixels_ || (windows_ && (pads || reads_beyond || element_ == 2))) {
       plane_height_ = (window_.output[0] - 1) * window_.stride[0] +
                       (window_.kernel[0] - 1) * window_.dilation[0] + 1;
       plane_width_ = (window_.output[1] - 1) * window_.stride[1] +
@@ -106,26 +115,23 @@ class ByteProductConvOp final : public ByteConvOp {
       const int64_t line = windows_ ? plane_width_ * d.in_channels : 0;
       raws_at_.push_back(layout_.Add(2 * std::max(weights_.depth(), line) + kSlack));
     }
+    if (!direct_ && !pixels_ && !windows_) ListLines();
   }
   int64_t prepared_bytes() const override { return weights_.bytes(); }
   std::string prepared_form() const override {
     const ConvDescriptor& d = descriptor_;
     return Concat("byte windows ", d.in.name(), " ", d.out_channels, "x", d.depth(), " of ",
-                  d.geometry.kernel_count(), " group ", d.group,
-                  ByChannel() ? " by channel" : " by tap", " in runs of ", windows_ ? run_ : 0);
+                  d.geometry.kernel_count(), " group ", d.group, " in runs of ",
+                  windows_ ? run_ : 0);
   }
 
   void Prepare(DevicePtr codes, DevicePtr prepared) override {
     const int64_t taps = descriptor_.geometry.kernel_count();
     PackedBytes::Order order;
-    if (ByChannel()) {
-      for (int64_t i = 0; i < descriptor_.depth(); ++i) order.push_back(i);
-    } else {
-      for (int64_t t = 0; t < taps; ++t) {
-        for (int64_t c = 0; c < group_in_; ++c) order.push_back(c * taps + t);
-        if (!windows_ || (t + 1) % window_.kernel[1] != 0) continue;
-        order.resize((t + 1) / window_.kernel[1] * run_, PackedBytes::kNone);
-      }
+    for (int64_t t = 0; t < taps; ++t) {
+      for (int64_t c = 0; c < group_in_; ++c) order.push_back(c * taps + t);
+      if (!windows_ || (t + 1) % window_.kernel[1] != 0) continue;
+      order.resize((t + 1) / window_.kernel[1] * run_, PackedBytes::kNone);
     }
     weights_.Pack(codes.address(), order, prepared.address());
   }
@@ -150,7 +156,7 @@ class ByteProductConvOp final : public ByteConvOp {
       if (planes_at_ >= 0) {
         uint8_t* planes = reinterpret_cast<uint8_t*>(workspace + planes_at_);
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < (pixels_ || windows_ ? d.batch * plane_height_ : 0); ++i) {
+        for (int64_t i = 0; i < d.batch * plane_height_; ++i) {
           const int64_t codes = plane_width_ * d.in_channels;
           const bool splits = windows_ && element_ == 2;
           uint8_t* row = splits ? raw : planes + i * codes * element_;
@@ -167,11 +173,6 @@ class ByteProductConvOp final : public ByteConvOp {
           if (!splits) continue;
           steps_.split(reinterpret_cast<const uint16_t*>(raw), codes, i * codes, (i + 1) * codes,
                        plane_codes_, planes);
-        }
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < (pixels_ || windows_ ? 0 : d.batch * d.in_channels); ++i) {
-          PadPlane(x + i * window_.input[0] * window_.input[1] * element_,
-                   planes + i * plane_height_ * plane_width_ * element_, zero);
         }
         source = planes;
       }
@@ -230,11 +231,7 @@ class ByteProductConvOp final : public ByteConvOp {
   }
 
  private:
-  // The order of the products of a sum: channels first, or taps.
-  bool ByChannel() const { return descriptor_.x_layout == Layout::kNCHW && !pixels_; }
-
   static constexpr int64_t kPart = 16;  // rows that are gathered at a time
-  static constexpr int64_t kPixel = 4;  // channels that are interleaved
   static constexpr int64_t kManyOutputs = 64;
   static constexpr int64_t kLeastWidth = 8;            // of lines that are read as windows
   static constexpr int64_t kLines = 256 << 10;         // bytes of a block of lines
@@ -252,9 +249,30 @@ class ByteProductConvOp final : public ByteConvOp {
     const bool few = d.geometry.kernel_count() > 1 && (pixels_ || d.out_channels < kManyOutputs);
     const bool knows = element_ == 1 || (steps_.word_form == CodeForm::kWordParts && few);
     return steps_.reads_windows && knows && d.group == 1 && window_.dilation[1] == 1 &&
-           window_.output[1] >= kLeastWidth &&
-           window_.kernel[0] * RoundUp(window_.kernel[1] * d.in_channels, 4) <= kNarrowDepth &&
-           (pixels_ || d.x_layout == Layout::kNHWC);
+           d.geometry.axes() <= 2 && window_.output[1] >= kLeastWidth &&
+           window_.kernel[0] * RoundUp(window_.kernel[1] * d.in_channels, 4) <= kNarrowDepth;
+  }
+
+  // Lines of an image are those of its last axis.
+  void ListLines() {
+    const ConvGeometry& g = descriptor_.geometry;
+    const Shape out = g.output();
+    const int last = g.axes() - 1;
+    const int64_t taps = g.kernel_count() / g.kernel[last];
+    lines_.resize(positions_ / out[last] * taps);
+    for (int64_t i = 0; i < static_cast<int64_t>(lines_.size()); ++i) {
+      int64_t line = 0, position = i / taps, tap = i % taps, stride = 1;
+      for (int axis = last - 1; axis >= 0; --axis) {
+        const int64_t at = position % out[axis] * g.stride[axis] - g.pad[axis] +
+                           tap % g.kernel[axis] * g.dilation[axis];
+        const bool inside = line >= 0 && at >= 0 && at < g.input[axis];
+        line = inside ? line + at * stride : -1;
+        position /= out[axis];
+        tap /= g.kernel[axis];
+        stride *= g.input[axis];
+      }
+      lines_[i] = line;
+    }
   }
 
   // The first code of the image of row `row` of all planes.
@@ -402,33 +420,17 @@ class ByteProductConvOp final : public ByteConvOp {
     std::fill(to + end * channels, to + plane_width_ * channels, static_cast<Code>(zero));
   }
 
-  // An image plane with its padding, cut at the last element that a window reads.
-  void PadPlane(const uint8_t* from, uint8_t* to, int32_t zero) const {
-    const int64_t pad = window_.pad[1] * element_, row = plane_width_ * element_;
-    const int64_t width = std::min(window_.input[1] * element_, row - pad);
-    for (int64_t h = 0; h < plane_height_; ++h, to += row) {
-      const int64_t in = h - window_.pad[0];
-      if (in < 0 || in >= window_.input[0] || width <= 0) {
-        Fill(to, zero, element_, row);
-        continue;
-      }
-      Fill(to, zero, element_, pad);
-      std::memcpy(to + pad, from + in * window_.input[1] * element_, width);
-      Fill(to + pad + width, zero, element_, row - pad - width);
-    }
-  }
-
   // Rows of activations from position `first` on, in the order of the packed weights. Codes of 16
   // bits are divided run by run; `raw` has codes of the padding, or a row of short runs.
   void Gather(const uint8_t* x, int64_t group, int64_t first, int64_t count, int32_t zero,
               uint8_t* raw, uint8_t* to) const {
     const int64_t depth = weights_.depth(), used = descriptor_.depth();
     const bool words = element_ == 2;
-    if (words && planes_at_ < 0) Fill(raw, zero, element_, used * element_);
+    if (words && !pixels_) Fill(raw, zero, element_, used * element_);
     int64_t image = first / positions_, row = first % positions_ / window_.output[1];
     int64_t column = first % positions_ % window_.output[1];
     for (int64_t i = 0; i < count; ++i, to += weights_.row_bytes()) {
-      const int64_t h = row * window_.stride[0], w = column * window_.stride[1];
+      const int64_t w = column * window_.stride[1];
       uint8_t* const target = words ? raw : to;
       int64_t at = 0;
       // The codes of a run; of the padding, if `from` is null.
@@ -442,20 +444,18 @@ class ByteProductConvOp final : public ByteConvOp {
         at += bytes;
       };
       if (pixels_) {
-        GatherRows(x + image * plane_height_ * plane_width_ * descriptor_.in_channels * element_, h,
-                   w, target);
-      } else if (planes_at_ >= 0) {
-        GatherPlanes(x, image * descriptor_.in_channels + group * group_in_, h, w, target);
+        GatherRows(x + image * plane_height_ * plane_width_ * descriptor_.in_channels * element_,
+                   row * window_.stride[0], w, target);
       } else if (words) {
-        GatherPixels(x, image, group, h - window_.pad[0], w - window_.pad[1], divide);
+        GatherPixels(x, image, group, row, w - window_.pad[1], divide);
       } else {
-        GatherPixels(x, image, group, h - window_.pad[0], w - window_.pad[1], copy);
+        GatherPixels(x, image, group, row, w - window_.pad[1], copy);
       }
-      if (words && planes_at_ >= 0) divide(raw, used * element_);
+      if (words && pixels_) divide(raw, used * element_);
       if (!words && used < depth) std::memset(to + used, 0, depth - used);
       if (++column < window_.output[1]) continue;
       column = 0;
-      if (++row < window_.output[0]) continue;
+      if (++row < positions_ / window_.output[1]) continue;
       row = 0;
       ++image;
     }
@@ -473,43 +473,22 @@ class ByteProductConvOp final : public ByteConvOp {
     }
   }
 
-  void GatherPlanes(const uint8_t* planes, int64_t plane, int64_t h, int64_t w, uint8_t* to) const {
-    const int64_t width = window_.kernel[1] * element_, pitch = plane_width_ * element_;
-    const bool runs = window_.dilation[1] == 1 && width <= kShort;
-    // A copy of whole vectors must stay in its row: the next row may belong to another thread.
-    const uint8_t* last = to + element_ * weights_.depth() - kShort;
-    for (int64_t c = 0; c < group_in_; ++c) {
-      const uint8_t* source =
-          planes + (plane + c) * plane_height_ * pitch + h * pitch + w * element_;
-      for (int64_t kh = 0; kh < window_.kernel[0]; ++kh, to += width) {
-        const uint8_t* row = source + kh * window_.dilation[0] * pitch;
-        if (runs && to <= last) {
-          std::memcpy(to, row, kShort);
-        } else {
-          for (int64_t kw = 0; kw < window_.kernel[1]; ++kw) {
-            std::memcpy(to + kw * element_, row + kw * window_.dilation[1] * element_, element_);
-          }
-        }
-      }
-    }
-  }
-
   // `put` gets runs of codes, or null for the padding.
   template <class Put>
-  void GatherPixels(const uint8_t* x, int64_t image, int64_t group, int64_t h, int64_t w,
+  void GatherPixels(const uint8_t* x, int64_t image, int64_t group, int64_t row, int64_t w,
                     const Put& put) const {
     const int64_t pixel = descriptor_.in_channels * element_, width = window_.kernel[1];
     const int64_t part = group_in_ * element_, run = width * part;
     const bool inside =
         part == pixel && window_.dilation[1] == 1 && w >= 0 && w + width <= window_.input[1];
-    for (int64_t kh = 0; kh < window_.kernel[0]; ++kh) {
-      const int64_t row = h + kh * window_.dilation[0];
-      if (row < 0 || row >= window_.input[0]) {
+    const int64_t taps = descriptor_.geometry.kernel_count() / width;
+    const uint8_t* const images = x + image * descriptor_.geometry.input_count() * pixel;
+    for (int64_t t = row * taps; t < (row + 1) * taps; ++t) {
+      if (lines_[t] < 0) {
         put(nullptr, run);
         continue;
       }
-      const uint8_t* source =
-          x + (image * window_.input[0] + row) * window_.input[1] * pixel + group * part;
+      const uint8_t* source = images + lines_[t] * window_.input[1] * pixel + group * part;
       if (inside) {
         put(source + w * pixel, run);
         continue;
@@ -532,22 +511,45 @@ class ByteProductConvOp final : public ByteConvOp {
   int64_t block_ = 0, plane_height_ = 0, plane_width_ = 0, gathered_at_ = -1, planes_at_ = -1;
   int64_t plane_codes_ = 0;
   std::vector<int64_t> blocks_at_, raws_at_;  // of each thread
+  // The line of an image that each line of taps reads, for each line of outputs; -1: padding.
+  std::vector<int64_t> lines_;
 };
 
+// Whether each channel is a group, in windows of one or two axes.
 bool IsDepthwise(const ConvDescriptor& d) {
-  return d.group > 1 && d.group == d.in_channels && d.group == d.out_channels;
+  return d.group > 1 && d.group == d.in_channels && d.group == d.out_channels &&
+         d.geometry.axes() <= 2 && d.depth() <= kNarrowDepth && d.x_layout == Layout::kNHWC;
+}
+
+std::unique_ptr<ConvOp> MakeChannelsLast(Device* device, const ConvDescriptor& d) {
+  if (IsDepthwise(d)) return MakeByteDepthwise(device, d);
+  return std::make_unique<ByteProductConvOp>(device, d);
 }
 
 }  // namespace
 
-bool SupportsByteConvolution(const ConvDescriptor& d) {
-  const bool type = d.in == kQuant8 || HasFastWordSteps();
-  return type && d.y_layout == Layout::kNHWC && d.geometry.axes() <= 2 && d.depth() <= kNarrowDepth;
-}
-
-std::unique_ptr<ConvOp> MakeByteConvolution(Device* device, const ConvDescriptor& d) {
-  if (IsDepthwise(d) && d.x_layout == Layout::kNHWC) return MakeByteDepthwise(device, d);
-  return std::make_unique<ByteProductConvOp>(device, d);
+ConvLibrary HostQuantizedConvolutionLibrary() {
+  ConvLibrary row;
+  row.name = "native";
+  row.supports = [](Device* device, const ConvDescriptor& d) {
+    const bool layouts = !d.has_private_layout() || d.geometry.axes() <= 2;
+    return device->host_accessible() && d.quantized() && layouts;
+  };
+  row.make = [](Device* device, const ConvDescriptor& d) {
+    ConvDescriptor last = d;
+    last.y_layout = Layout::kNHWC;
+    if (!InterleavesPixels(d)) last.x_layout = last.y_layout;
+    auto op = MakeChannelsLast(device, last);
+    if (d.x_layout == last.x_layout && d.y_layout == last.y_layout) return op;
+    return MakeConverted(device, d, std::move(op), "native");
+  };
+  // Unless gemmlowp, which knows kNCHW only, is faster.
+  row.prefers_nhwc = [](Device* device, const ConvDescriptor& d) {
+    const ConvLibrary other = GemmlowpConvolutionLibrary();
+    return !other.supports(device, d) || !other.prefers(device, d);
+  };
+  row.knows_pitch = true;
+  return row;
 }
 
 }  // namespace caffe

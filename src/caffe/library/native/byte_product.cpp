@@ -75,7 +75,9 @@ const ByteSteps& HostByteSteps() {
 #endif
 }
 
-bool HasFastWordSteps() { return HostByteSteps().words != nullptr; }
+const ByteSteps& StepsForDepth(int64_t depth) {
+  return depth > kNarrowDepth ? *AllByteSteps().front() : HostByteSteps();
+}
 
 bool HasFastByteSteps() {
 #if defined(__x86_64__)

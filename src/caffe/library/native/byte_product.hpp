@@ -14,10 +14,10 @@ namespace caffe {
 const ByteSteps& HostByteSteps();
 // All that this processor and the instruction level have, for tests.
 std::vector<const ByteSteps*> AllByteSteps();
-// Whether they are faster than products of codes that were widened first.
+// Those for sums of `depth` products: beyond kNarrowDepth the generic ones.
+const ByteSteps& StepsForDepth(int64_t depth);
+// Whether there are instructions for them, so that products of 8 bits are faster than gemmlowp's.
 bool HasFastByteSteps();
-// The same for codes of 16 bits.
-bool HasFastWordSteps();
 // Whether tiles read rows of `depth` codes that follow each other, so that no copy is needed.
 bool ReadsRowsOf(const ByteSteps& steps, int64_t depth);
 

@@ -2,7 +2,7 @@
 // products of bytes (AVX512-VNNI, AMX), as v4_bytes.
 #include "caffe/library/native/byte_steps.hpp"
 
-#if defined(__AVX512VNNI__) || defined(__AVX2__)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
@@ -17,13 +17,17 @@
 #include "dialect/common.h"
 // clang-format on
 
+#if !defined(__AVX2__)
+#include "caffe/library/native/codes/generic.hpp"
+#endif
+
 namespace caffe {
 namespace {
 
 #include "math/requantize.h"
 
-// Rows of sums between the products and their requantization, with 2 blocks of channels.
-constexpr long kRows = 32, kColumns = 2 * kByteChannels;
+// Rows of sums between the products and their requantization.
+constexpr long kRows = 32;
 // Positions of a depthwise convolution whose sums stay in the first cache.
 constexpr long kWindowRows = 16;
 
@@ -45,6 +49,8 @@ i32 Sum(i32 products, i64 bias) {
 }
 
 #if defined(__AVX512VNNI__)
+
+constexpr long kColumns = 2 * kByteChannels;  // of sums
 
 // Factors of 16 channels. Even and odd channels are multiplied separately, in 64 bits.
 struct Factors {
@@ -349,28 +355,41 @@ void StoreFast(const ByteOutput& o, const Factors& f, long channel, long row, lo
 
 #endif
 
+// The codes of sums [m, n], whose rows are `stride` apart. Rows or columns are the channels from
+// `channel` on.
+template <bool kRowsAreChannels>
+void StoreAll(const ByteOutput& o, long channel, long m, long n, const i32* sums, long stride,
+              u8* y) {
+  for (long i = 0; i < m; ++i, sums += stride, y += o.y_stride) {
+    for (long j = 0; j < n && o.negative_multiplier; ++j) {
+      const long c = channel + (kRowsAreChannels ? i : j);
+      y[j] = static_cast<u8>(Code(o, Sum(sums[j], o.bias[c]), c));
+    }
+    if (o.negative_multiplier) continue;
+    for (long j = 0; j < n; ++j) {
+      const long c = channel + (kRowsAreChannels ? i : j);
+      // The result may be near the limits of 32 bits.
+      const i64 r = requantize_i32(Sum(sums[j], o.bias[c]), o.multiplier[c], o.shift[c]);
+      y[j] = static_cast<u8>(Bounded(r + o.zero_y, o.lowest, o.highest));
+    }
+  }
+}
+
+void RequantizeOf(const ByteOutput& o, bool rows_are_channels, long m, long n, const i32* sums) {
+  if (rows_are_channels) {
+    StoreAll<true>(o, 0, m, n, sums, n, o.y);
+  } else {
+    StoreAll<false>(o, 0, m, n, sums, n, o.y);
+  }
+}
+
 // Stores rows [row, row + rows) of the block of channels that begins at `channel`.
 void Store(const ByteOutput& o, long channel, long row, long rows, const i32* sums, long stride) {
 #if defined(__AVX512VNNI__)
   if (StoreFast(o, channel, row, rows, sums, stride)) return;
 #endif
   const long count = o.channels - channel < kByteChannels ? o.channels - channel : kByteChannels;
-  const int *multiplier = o.multiplier + channel, *shift = o.shift + channel;
-  const long* bias = o.bias + channel;
-  for (long i = 0; i < rows; ++i) {
-    u8* y = o.y + (row + i) * o.y_stride + channel;
-    if (o.negative_multiplier) {
-      for (long j = 0; j < count; ++j) {
-        y[j] = static_cast<u8>(Code(o, Sum(sums[i * stride + j], bias[j]), channel + j));
-      }
-      continue;
-    }
-    for (long j = 0; j < count; ++j) {
-      // The result may be near the limits of 32 bits.
-      const i64 r = requantize_i32(Sum(sums[i * stride + j], bias[j]), multiplier[j], shift[j]);
-      y[j] = static_cast<u8>(Bounded(r + o.zero_y, o.lowest, o.highest));
-    }
-  }
+  StoreAll<false>(o, channel, rows, count, sums, stride, o.y + row * o.y_stride + channel);
 }
 
 #if defined(CAFFE_WIDENS_BYTES)
@@ -381,19 +400,19 @@ void Store(const ByteOutput& o, const Factors& f, long channel, long row, long r
 }
 #endif
 
+#if defined(__AVX512VNNI__)
 // The same for two blocks of channels, or what there is of the second.
 void StorePair(const ByteOutput& o, long channel, long row, long rows, const i32* sums) {
-#if defined(__AVX512VNNI__)
   if (FastPair(o, channel)) {
     PairFactors<Factors> p;
     MakePair(o, channel, &p);
     return StoreTwo<true>(o, p, channel, row, rows, sums);
   }
-#endif
   Store(o, channel, row, rows, sums, kColumns);
   if (channel + kByteChannels >= o.channels) return;
   Store(o, channel + kByteChannels, row, rows, sums + kByteChannels, kColumns);
 }
+#endif
 
 #if defined(__AVX512F__)
 
@@ -698,42 +717,51 @@ template <bool> void TileOf(const ByteTile& t) {
 
 #else
 
-template <int C>
-void Products(long rows, long depth, long used, const u8* a, long a_stride, const signed char* b,
-              i32* sums) {
-  for (long r = 0; r < rows; ++r) {
-    for (int j = 0; j < C; ++j) {
-      const signed char* w = b + j * depth * kByteChannels;
-      i32 c[kByteChannels] = {};
-      for (long k = 0; k < used; k += 4, w += 4 * kByteChannels) {
-        for (int p = 0; p < 4; ++p) {
-          const i32 x = a[r * a_stride + k + p];
-          for (int i = 0; i < kByteChannels; ++i) c[i] += x * w[4 * i + p];
-        }
+// Sums of products have 32 bits over this depth: 255 * 128 * 2^15 is below 2^31.
+constexpr long kNarrowSlice = 1 << 15;
+
+// Sums of the products of a row with a block of channels.
+void Dots(long used, const u8* a, const signed char* b, i32* sums) {
+  constexpr int kVectors = kByteChannels / 2;
+  Ints c[kVectors] = {};
+  for (long k = 0; k < used; k += 4, a += 4, b += 4 * kByteChannels) {
+    const Words x = LoadFour(a);
+    for (int j = 0; j < kVectors; ++j) c[j] += Pairs(x, LoadBytes(b + 8 * j));
+  }
+  for (int j = 0; j < kByteChannels; ++j) sums[j] = c[j / 2][j % 2 * 2] + c[j / 2][j % 2 * 2 + 1];
+}
+
+// Sums of 64 bits.
+void WideTileOf(const ByteTile& t) {
+  const ByteOutput& o = t.output;
+  for (long c = 0; c < o.channels; c += kByteChannels) {
+    const long count = o.channels - c < kByteChannels ? o.channels - c : kByteChannels;
+    for (long r = 0; r < t.rows; ++r) {
+      i64 wide[kByteChannels] = {};
+      for (long k = 0; k < t.used; k += kNarrowSlice) {
+        i32 sums[kByteChannels];
+        Dots(t.used - k < kNarrowSlice ? t.used - k : kNarrowSlice, t.a + r * t.a_stride + k,
+             t.b + c * t.depth + k * kByteChannels, sums);
+        for (long j = 0; j < kByteChannels; ++j) wide[j] += sums[j];
       }
-      for (int i = 0; i < kByteChannels; ++i) sums[r * kColumns + j * kByteChannels + i] = c[i];
+      u8* y = o.y + r * o.y_stride + c;
+      for (long j = 0; j < count; ++j) {
+        y[j] = static_cast<u8>(Code(o, wide[j] + o.bias[c + j], c + j));
+      }
     }
   }
 }
 
-#endif
-
-#if !defined(CAFFE_WIDENS_BYTES) && !defined(__AVX512VNNI__)
-
 template <bool> void TileOf(const ByteTile& t) {
-  alignas(64) i32 sums[kRows * kColumns];
-  for (long c = 0; c < t.output.channels; c += kColumns) {
-    const bool two = c + kByteChannels < t.output.channels;
-    const signed char* b = t.b + c * t.depth;
+  if (t.depth > kNarrowSlice) return WideTileOf(t);
+  alignas(64) i32 sums[kRows * kByteChannels];
+  for (long c = 0; c < t.output.channels; c += kByteChannels) {
     for (long r = 0; r < t.rows; r += kRows) {
       const long rows = t.rows - r < kRows ? t.rows - r : kRows;
-      const u8* a = t.a + r * t.a_stride;
-      if (two) {
-        Products<2>(rows, t.depth, t.used, a, t.a_stride, b, sums);
-      } else {
-        Products<1>(rows, t.depth, t.used, a, t.a_stride, b, sums);
+      for (long i = 0; i < rows; ++i) {
+        Dots(t.used, t.a + (r + i) * t.a_stride, t.b + c * t.depth, sums + i * kByteChannels);
       }
-      StorePair(t.output, c, r, rows, sums);
+      Store(t.output, c, r, rows, sums, kByteChannels);
     }
   }
 }
@@ -1249,17 +1277,13 @@ bool CAFFE_JOIN(word_lines_, CAFFE_HOST_LEVEL)(const WordLines&);
 #endif
 #if defined(__AVX512VNNI__)
 #define CAFFE_WORD_FORM CodeForm::kWordParts
-#elif defined(__AVX512F__)
-#define CAFFE_WORD_FORM CodeForm::kWordPairs
-#else
+#elif defined(__AVX2__) && !defined(__AVX512F__)
 #define CAFFE_WORD_FORM CodeForm::kWords
+#else
+#define CAFFE_WORD_FORM CodeForm::kWordPairs
 #endif
-#if defined(__AVX2__)
 void CAFFE_JOIN(word_tile_, CAFFE_HOST_LEVEL)(const WordTile&);
 #define CAFFE_WORD_TILE &CAFFE_JOIN(word_tile_, CAFFE_HOST_LEVEL)
-#else
-#define CAFFE_WORD_TILE nullptr
-#endif
 
 #if defined(__AMX_INT8__) || defined(__AMXINT8__)  // clang 14 has the second name
 void split_words_amx(const unsigned short*, long, long, long, long, void*);
@@ -1276,7 +1300,8 @@ constinit const ByteSteps byte_steps_amx{"amx",
                                          &CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL),
                                          CAFFE_WORD_LINES,
                                          nullptr,
-                                         &EndMatrix};
+                                         &EndMatrix,
+                                         &RequantizeOf};
 #endif
 #if defined(__AVX512VNNI__)
 #define CAFFE_STEPS_NAME "vnni"
@@ -1301,7 +1326,8 @@ constinit const ByteSteps byte_steps_ifma{"vnni_ifma",
                                           &CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL),
                                           CAFFE_WORD_LINES,
                                           nullptr,
-                                          nullptr};
+                                          nullptr,
+                                          &RequantizeOf};
 #endif
 extern const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL);
 constinit const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL){
@@ -1317,6 +1343,7 @@ constinit const ByteSteps CAFFE_JOIN(byte_steps_, CAFFE_HOST_LEVEL){
     &CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL),
     CAFFE_WORD_LINES,
     nullptr,
-    nullptr};
+    nullptr,
+    &RequantizeOf};
 
 }  // namespace caffe

@@ -31,7 +31,8 @@ struct ByteOutput {
 // y [rows, channels] = requantized products of rows of codes with packed weights.
 struct ByteTile {
   long rows;
-  long depth;  // of packed weights, a multiple of kByteDepth
+  // Of packed weights, a multiple of kByteDepth. The generic steps alone know more than 2^15.
+  long depth;
   // The products in a sum, a multiple of 4. In matrix units a multiple of kByteDepth, or less than that.
   long used;
   const unsigned char* a;
@@ -75,7 +76,9 @@ struct ByteLines {
 //   bytes in 32 bits. The second sum is so close to the first one, in a slice, that it has its upper bits.
 struct WordTile {
   long rows;
-  long depth;  // elements of a row or plane, a multiple of kByteDepth or kPairDepth, at most 2^15
+  // Elements of a row or plane, a multiple of kByteDepth or kPairDepth. kWordPairs alone knows more
+  // than 2^15.
+  long depth;
   // kWords: rows of codes - 32768. kWordParts: the same, followed by the high bytes of the codes. Else
   // rows of two planes, of bytes or of 16 bits: the low bytes of the codes, then the high ones.
   const unsigned char* a;
@@ -157,8 +160,8 @@ struct ByteSteps {
   void (*windows)(const ByteWindows&);
   // Returns false if the factors of the output need `windows`. Null if there is no fast one.
   bool (*lines)(const ByteLines&);
-  void (*words)(const WordTile&);  // null if there is no fast one
-  CodeForm word_form;              // of the operands of `words`
+  void (*words)(const WordTile&);
+  CodeForm word_form;  // of the operands of `words`
   // Elements [begin, begin + count) of a row of a WordTile from codes; those up to `end` are 0.
   void (*split)(const unsigned short* from, long count, long begin, long end, long depth,
                 void* row);
@@ -167,6 +170,9 @@ struct ByteSteps {
   // A thread calls these before and after its tiles; null if there is nothing to do.
   void (*begin)();
   void (*end)();
+  // Codes of 8 bits, y [m, n], from sums [m, n] of 32 bits.
+  void (*requantize)(const ByteOutput& output, bool rows_are_channels, long m, long n,
+                     const int* sums);
 };
 
 }  // namespace caffe

@@ -2,7 +2,7 @@
 // CAFFE_HOST_LEVEL.
 #include "caffe/library/native/byte_steps.hpp"
 
-#if defined(__AVX2__)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
@@ -12,6 +12,10 @@
 #include "dialect/host.h"
 #include "dialect/common.h"
 // clang-format on
+
+#if !defined(__AVX2__)
+#include "caffe/library/native/codes/generic.hpp"
+#endif
 
 namespace caffe {
 namespace {
@@ -483,7 +487,49 @@ void WindowsOfVector(const WordWindows& w, long channel) {
 
 #endif
 
-#if defined(__AVX512F__)
+#if !defined(__AVX2__)
+
+// Adds the products of a plane of a row with a block of channels.
+DEVICE_FN void AddPairs(const u8* plane, const Words* w, Ints* sums) {
+  int two;
+  __builtin_memcpy(&two, plane, 4);
+  const Words x = (Words)Ints{two, two, two, two};
+  for (int j = 0; j < kByteChannels / 4; ++j) sums[j] += Pairs(x, w[j]);
+}
+
+void TileOf(const WordTile& t) {
+  constexpr int kVectors = kByteChannels / 4;
+  const ByteOutput& o = t.output;
+  for (long channel = 0; channel < o.channels; channel += kByteChannels) {
+    const long rest = o.channels - channel, count = rest < kByteChannels ? rest : kByteChannels;
+    const u8* b = t.b + channel * 2 * t.depth;
+    for (long row = 0; row < t.rows; ++row) {
+      const u8* a = t.a + row * t.a_stride;
+      i64 sums[kByteChannels] = {};
+      for (long begin = 0; begin < t.depth; begin += kSlice) {
+        Ints low[kVectors] = {}, high[kVectors] = {};
+        const long end = t.depth - begin < kSlice ? t.depth : begin + kSlice;
+        for (long k = begin; k < end; k += 2) {
+          Words w[kVectors];
+          for (int j = 0; j < kVectors; ++j) w[j] = LoadWords(b + (k * kByteChannels + 8 * j) * 2);
+          AddPairs(a + 2 * k, w, low);
+          AddPairs(a + 2 * (t.depth + k), w, high);
+        }
+        for (int i = 0; i < kByteChannels; ++i) {
+          sums[i] += low[i / 4][i % 4] + i64{256} * high[i / 4][i % 4];
+        }
+      }
+      u16* y = t.y + row * t.y_stride + channel;
+      for (long i = 0; i < count; ++i) {
+        y[i] = Code(o, sums[i] + o.bias[channel + i], channel + i);
+      }
+    }
+  }
+}
+
+#endif
+
+#if defined(__AVX512F__) || !defined(__AVX2__)
 void Split(const u16* from, long count, long begin, long end, u16* low, u16* high) {
   for (long i = 0; i < count; ++i) low[begin + i] = static_cast<u16>(from[i] & 255);
   for (long i = 0; i < count; ++i) high[begin + i] = static_cast<u16>(from[i] >> 8);
@@ -496,9 +542,7 @@ void Split(const u16* from, long count, long begin, long end, u16* low, u16* hig
 #define CAFFE_JOIN_(a, b) a##b
 #define CAFFE_JOIN(a, b) CAFFE_JOIN_(a, b)
 
-#if defined(__AVX2__)
 void CAFFE_JOIN(word_tile_, CAFFE_HOST_LEVEL)(const WordTile& t) { TileOf(t); }
-#endif
 
 void CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL)(const WordWindows& w) {
   long channel = 0;
@@ -517,7 +561,7 @@ void CAFFE_JOIN(word_windows_, CAFFE_HOST_LEVEL)(const WordWindows& w) {
 void CAFFE_JOIN(split_words_, CAFFE_HOST_LEVEL)(const unsigned short* from, long count, long begin,
                                                 long end, [[maybe_unused]] long depth, void* row) {
   u16* codes = static_cast<u16*>(row);
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || !defined(__AVX2__)
   Split(from, count, begin, end, codes, codes + depth);
 #else
   for (long i = 0; i < count; ++i) codes[begin + i] = static_cast<u16>(from[i] ^ 0x8000);

@@ -1,4 +1,4 @@
-#include "caffe/library/native/code_patches.hpp"
+#include "caffe/library/gemmlowp/code_patches.hpp"
 
 namespace caffe {
 namespace {

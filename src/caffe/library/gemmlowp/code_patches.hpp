@@ -9,8 +9,8 @@
 
 namespace caffe {
 
-// Where the codes below the windows of a convolution lie in images [batch, channels, ...], with the
-// padding around them.
+// Where the codes of 8 bits below the windows of a convolution lie in images [batch, channels, ...],
+// with the padding around them.
 class CodePatches {
  public:
   explicit CodePatches(const ConvDescriptor& descriptor);
@@ -24,34 +24,22 @@ class CodePatches {
   bool points() const { return points_; }
 
   // Copies channel number `channel` of all images' channels and writes `zero` around it.
-  template <class Code>
-  void Pad(int64_t channel, const Code* images, Code* padded, Code zero) const {
-    const Code* source = images + channel * image_plane_;
-    Code* const target = padded + channel * plane_;
+  void Pad(int64_t channel, const uint8_t* images, uint8_t* padded, uint8_t zero) const {
+    const uint8_t* source = images + channel * image_plane_;
+    uint8_t* const target = padded + channel * plane_;
     std::fill(target, target + plane_, zero);
     for (const int64_t row : image_rows_) {
-      std::memcpy(target + row, source, image_width_ * sizeof(Code));
+      std::memcpy(target + row, source, image_width_);
       source += image_width_;
     }
   }
 
-  // Writes the codes of a window over `channels` planes. Those of 16 bits are divided if the target
-  // is i16: their high bytes lie `high` elements behind the low ones.
-  template <class Code, class Target>
-  void Gather(const Code* planes, int64_t position, int64_t channels, Target* target,
-              int64_t high = 0) const {
-    const Code* source = planes + starts_[position];
+  // Writes the codes of a window over `channels` planes.
+  void Gather(const uint8_t* planes, int64_t position, int64_t channels, uint8_t* target) const {
+    const uint8_t* source = planes + starts_[position];
     for (int64_t c = 0; c < channels; ++c, source += plane_) {
       for (const int64_t tap : taps_) {
-        for (int64_t i = 0; i < run_; ++i, ++target) {
-          const int code = source[tap + i];
-          if constexpr (sizeof(Code) == 1) {
-            *target = static_cast<Target>(code);
-          } else {
-            target[0] = static_cast<Target>(code & 255);
-            target[high] = static_cast<Target>(code >> 8);
-          }
-        }
+        for (int64_t i = 0; i < run_; ++i) *target++ = source[tap + i];
       }
     }
   }
