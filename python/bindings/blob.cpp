@@ -83,7 +83,7 @@ py::object Quantization(const BlobBase& blob) {
 
 // For libraries that use addresses in a GPU's memory (PyCUDA, CuPy). Counts as writing.
 uintptr_t Address(const BlobBase& blob, caffe::DevicePtr pointer) {
-  CAFFE_CHECK(blob.device()->backend() != caffe::Backend::kOpenCl, "blob ", blob.name(),
+  CAFFE_CHECK(blob.device()->backend() != "opencl", "blob ", blob.name(),
               ": memory of an OpenCL device (", blob.device()->info().id, ") has no address");
   return reinterpret_cast<uintptr_t>(pointer.address());
 }

@@ -58,7 +58,7 @@ int EnumerateDevices(bool silent) {
 
 // Numbers as printed by `caffe device_query`. The CPU's number is found without opening a driver.
 int NumberOf(const Device& device) {
-  if (device.backend() == caffe::Backend::kCpu) return -1;
+  if (device.backend() == "cpu") return -1;
   const auto& devices = Runtime::Get().devices();
   for (size_t i = 0; i < devices.size(); ++i) {
     if (devices[i] == &device) return static_cast<int>(i);

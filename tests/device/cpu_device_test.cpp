@@ -134,7 +134,7 @@ TEST_P(LevelTest, AllLevelsGiveTheSameBits) {
   const std::vector<std::string> levels = HostLevels();
   // A sum over lanes has another order at every level: only those may differ, and only a little.
   const bool sums = KernelText(body).find("SIMD_SUM") != std::string::npos;
-  for (const ProgramText& text : KernelTexts(Backend::kCuda, body, false)) {
+  for (const ProgramText& text : KernelTexts("cuda", body, false)) {
     const std::vector<KernelSignature> heads = ParseKernelHeads(body, KernelText(body));
     for (const KernelSignature& head : heads) {
       if (text.types.compute.is_quantized() && head.name.find("backward") != std::string::npos) {
@@ -221,7 +221,7 @@ TEST(CpuDeviceTest, MemoryIsAlignedAndUsedAgain) {
 }
 
 TEST(CpuDeviceTest, ADebugSwitchLogsWhatMemoryIsFor) {
-  const auto device = MakeCpuDevice();
+  const auto device = std::make_unique<CpuDevice>();
   setenv("CAFFE_DEBUG", "memory", 1);
   testing::internal::CaptureStderr();
   const DevicePtr memory = device->Allocate(1000, "a test");

@@ -100,7 +100,7 @@ class CudaTest : public testing::Test {
 
 TEST_F(CudaTest, DescribesItself) {
   const DeviceInfo& info = device_->info();
-  EXPECT_EQ(info.backend, Backend::kCuda);
+  EXPECT_EQ(info.backend, "cuda");
   EXPECT_EQ(info.id, "cuda:0");
   EXPECT_FALSE(info.name.empty());
   EXPECT_EQ(info.architecture.rfind("sm_", 0), 0u);

@@ -167,12 +167,12 @@ TEST_P(EveryBody, CompilesForCuda) {
   SKIP_WITHOUT_NVRTC();
   const std::string& path = GetParam();
   // One with arguments instead of folded parameters, optimized as at run time.
-  const std::vector<ProgramText> arguments = KernelTexts(Backend::kCuda, path, false);
+  const std::vector<ProgramText> arguments = KernelTexts("cuda", path, false);
   ASSERT_FALSE(arguments.empty());
   EXPECT_EQ(MessageOf(arguments.front(), "sm_90"), "");
   // All of them, which takes minutes, with the least effort. Folded parameters are defines, which must
   // not meet another use of their names.
-  const std::vector<ProgramText> texts = KernelTexts(Backend::kCuda, path, true);
+  const std::vector<ProgramText> texts = KernelTexts("cuda", path, true);
   for (const ProgramText& text : texts) EXPECT_EQ(MessageOf(WithLeastEffort(text), "sm_90"), "");
   // Texts without instructions of an architecture are alike for each.
   const bool alike = KernelText(path).find("dialect/") == std::string::npos;
@@ -192,7 +192,7 @@ TEST_P(EveryBody, CompilesForCudaInTypesOfUsers) {
       RegisterType("nvrtc_posit32", 32, "posit_value(code, 32, 2)", "posit_code(v, 32, 2)");
   // Each body in one of three types: of texts, of a table, or of four bytes.
   const DataType type = std::array{table, DataTypeByName("posit8"), wide}[GetParam().size() % 3];
-  for (const ProgramText& text : CustomTexts(Backend::kCuda, GetParam(), type)) {
+  for (const ProgramText& text : CustomTexts("cuda", GetParam(), type)) {
     EXPECT_EQ(MessageOf(WithLeastEffort(text), "sm_90"), "");
   }
 }

@@ -74,7 +74,7 @@ class OpenClTest : public testing::Test {
  protected:
   void SetUp() override {
     for (Device* device : Runtime::Get().devices()) {
-      if (device->backend() == Backend::kOpenCl && device_ == nullptr) device_ = device;
+      if (device->backend() == "opencl" && device_ == nullptr) device_ = device;
     }
     if (device_ == nullptr) {
       std::string notes;
@@ -115,7 +115,7 @@ TEST_F(OpenClTest, DevicesSayWhatTheyAre) {
   for (size_t i = 0; i < found.devices.size(); ++i) {
     const DeviceInfo& info = found.devices[i]->info();
     EXPECT_EQ(info.id, Concat("opencl:", i));
-    EXPECT_EQ(info.backend, Backend::kOpenCl);
+    EXPECT_EQ(info.backend, "opencl");
     EXPECT_FALSE(info.name.empty());
     EXPECT_FALSE(info.vendor.empty());
     EXPECT_FALSE(info.platform.empty());

@@ -25,7 +25,7 @@ namespace {
 std::vector<Device*> OpenClDevices() {
   std::vector<Device*> devices;
   for (Device* device : Runtime::Get().devices()) {
-    if (device->backend() == Backend::kOpenCl) devices.push_back(device);
+    if (device->backend() == "opencl") devices.push_back(device);
   }
   return devices;
 }
@@ -43,7 +43,7 @@ TEST_P(EveryBodyOnOpenCl, Builds) {
   int built = 0;
   for (Device* device : OpenClDevices()) {
     // As devices run them: with FOLD parameters folded. Tests of operators launch the other form.
-    for (const ProgramText& text : KernelTexts(Backend::kOpenCl, path, true)) {
+    for (const ProgramText& text : KernelTexts("opencl", path, true)) {
       if (!device->info().fp64 && text.source.find("CAFFE_FP64") == 0) continue;
       // A text in bfloat16 is that in half with other words for LOAD and STORE, which ConversionTest
       // runs.
@@ -72,7 +72,7 @@ TEST_P(EveryBodyOnOpenCl, BuildsInTypesOfUsers) {
   const DataType wide = RegisterType("text_float24", 24, "small_float_value(code, 8, 15, 1)",
                                      "small_float_code(v, 8, 15, 1)");
   const DataType type = std::array{table, DataTypeByName("fp8_e4m3"), wide}[GetParam().size() % 3];
-  for (const ProgramText& text : CustomTexts(Backend::kOpenCl, GetParam(), type)) {
+  for (const ProgramText& text : CustomTexts("opencl", GetParam(), type)) {
     for (Device* device : OpenClDevices()) {
       try {
         EXPECT_TRUE(device->Build(text));

@@ -21,7 +21,7 @@ TEST(RuntimeTest, NumbersAndNamesAreThoseOfTheList) {
     EXPECT_EQ(runtime.DeviceByIndex(number), device);
     EXPECT_EQ(runtime.DeviceByName(std::to_string(number)), device);
     EXPECT_EQ(runtime.DeviceByName(info.id), device);
-    const int kind = info.backend == Backend::kCuda ? 0 : info.is_cpu_type ? 2 : 1;
+    const int kind = info.backend == "cuda" ? 0 : info.is_cpu_type ? 2 : 1;
     EXPECT_GE(kind, last) << info.id;
     last = kind;
   }
@@ -32,6 +32,7 @@ TEST(RuntimeTest, NumbersAndNamesAreThoseOfTheList) {
   EXPECT_EQ(runtime.DeviceByIndex(-1), runtime.cpu());
   Device* best = runtime.BestDevice();
   const auto& all = runtime.devices();
+  EXPECT_THROW(BackendNamed("cudo"), Error);
   EXPECT_EQ(best, !all.empty() && !all[0]->info().is_cpu_type ? all[0] : runtime.cpu());
 }
 

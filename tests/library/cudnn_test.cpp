@@ -424,7 +424,7 @@ class CudaLibrariesTest : public testing::Test {
  protected:
   void SetUp() override {
     for (Device* device : AllDevices()) {
-      if (device->backend() == Backend::kCuda) device_ = device;
+      if (device->backend() == "cuda") device_ = device;
     }
     if (!device_) GTEST_SKIP() << "no CUDA device";
   }

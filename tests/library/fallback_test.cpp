@@ -293,7 +293,7 @@ Passes AllPasses(ConvOp& op, Device* device) {
 void ExpectEqual(const Passes& actual, const Passes& expected, const Device* device, DataType type,
                  const std::string& what) {
   // On CUDA the next row may be one that stores gradients of weights in `type`.
-  const bool rounds = device->backend() == Backend::kCuda;
+  const bool rounds = device->backend() == "cuda";
   const double weights = std::max(1e-5, rounds ? test::Tolerance(type) : 0);
   test::ExpectNear(actual.y, expected.y, test::Tolerance(type), what + " forward");
   test::ExpectNear(actual.x_diff, expected.x_diff, test::Tolerance(type), what + " data");

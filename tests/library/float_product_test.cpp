@@ -492,7 +492,7 @@ TEST(FloatProduct, ChoosesWarpgroups) {
     p.batch = 4096;
     p.channels = p.plain_channels = 512;
     p.out_channels = p.y_row = 512;
-    NullDevice cuda(Backend::kCuda), opencl(Backend::kOpenCl);
+    NullDevice cuda("cuda"), opencl("opencl");
     EXPECT_EQ(FloatProduct(&cuda, p).tile().units, type == kFloat ? 1 : 2);
     EXPECT_EQ(FloatProduct(&opencl, p).tile().units, 1);
   }
@@ -508,7 +508,7 @@ TEST_P(FloatProductTest, LargeConvolutions) {
 
 // Where no vendor's library multiplies floats by matrix units. Gradients have other libraries.
 TEST_P(FloatProductTest, IsPreferredOnOpenCl) {
-  if (device()->backend() != Backend::kOpenCl) GTEST_SKIP() << "cuDNN is preferred";
+  if (device()->backend() != "opencl") GTEST_SKIP() << "cuDNN is preferred";
   ConvDescriptor d = Window(4, 64, {14, 14}, 64, {3, 3}, {}, {1, 1});
   d.x_layout = Layout::kNHWC;
   const bool preferred = has_units();
@@ -540,7 +540,7 @@ TEST_P(FloatProductTest, FewRowsArePreferred) {
   }
   d.k = 130;  // no whole vectors, which are packed
   d.constant = GemmDescriptor::Weights::kB;
-  if (device()->backend() == Backend::kCuda) {
+  if (device()->backend() == "cuda") {
     EXPECT_NE(Multiplexer::GemmLibraries(device(), d)[0], "matrix");
   }
 }

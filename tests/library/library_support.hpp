@@ -163,14 +163,14 @@ inline double Tolerance(DataType type) {
 inline double Tolerance(const Device* device, const std::string& library, DataType type) {
   // `converted` may use cuDNN.
   const bool transforms =
-      device->backend() == Backend::kCuda && (library == "cudnn" || library == "converted");
+      device->backend() == "cuda" && (library == "cudnn" || library == "converted");
   return transforms && type == kFloat ? 6e-6 : Tolerance(type);
 }
 
 // Libraries of CUDA that have several algorithms, and another one for each epilogue: their sums may
 // differ in the last bits, and those of half kinds may be rounded before the epilogue.
 inline bool ChoosesAlgorithms(const Device* device, const std::string& library) {
-  if (device->backend() != Backend::kCuda) return false;
+  if (device->backend() != "cuda") return false;
   return library == "cudnn" || library == "cublaslt" || library == "converted";
 }
 
@@ -178,7 +178,7 @@ inline bool ChoosesAlgorithms(const Device* device, const std::string& library) 
 // `in`, before they are added.
 inline double GradientTolerance(const Device* device, const std::string& library, DataType in,
                                 DataType master) {
-  const bool rounds = device->backend() == Backend::kCuda &&
+  const bool rounds = device->backend() == "cuda" &&
                       (library == "cudnn" || library == "converted" || library == "channels_last");
   return std::max(Tolerance(device, library, master), rounds ? Tolerance(device, library, in) : 0);
 }

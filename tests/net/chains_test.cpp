@@ -138,7 +138,7 @@ class ChainsTest : public testing::TestWithParam<DeviceType> {
   // Whether convolutions of the device use kNHWC without a library of these tests.
   static bool PrefersNhwc() {
     const auto [device, type] = GetParam();
-    return device->backend() == Backend::kCuda && (type == kHalf || type == kBfloat16);
+    return device->backend() == "cuda" && (type == kHalf || type == kBfloat16);
   }
 
   // Fused and layer by layer, whole and cut after each layer.

@@ -26,7 +26,7 @@ class ConcatPartsTest : public testing::TestWithParam<DeviceType> {
  protected:
   // These arrays are in NCHW; cuDNN prefers NHWC for half kinds.
   void SetUp() override {
-    if (GetParam().device->backend() == Backend::kCuda) {
+    if (GetParam().device->backend() == "cuda") {
       setenv("CAFFE_LIBRARY", "conv=generated", 1);
     }
   }

@@ -255,7 +255,7 @@ TEST_P(FusedStepsTest, BlobsOfOneTimeShareMemory) {
   net->Forward();
   net->Forward(3, 4);
   // On CUDA the library of a part may be another one.
-  const bool measured = net->layers()[0]->device()->backend() == Backend::kCuda;
+  const bool measured = net->layers()[0]->device()->backend() == "cuda";
   ExpectNear(Values(*net, "conv2"), Values(*apart, "conv2"),
              measured ? 8 * Tolerance(GetParam().type) : 0, "conv2 of a part");
   net->Keep({"conv1"});

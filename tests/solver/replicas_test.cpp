@@ -155,7 +155,7 @@ class Replicated {
 
  private:
   // CUDA's libraries add the gradient of a batch in pieces to those of the batch before it.
-  bool exact() { return whole().net()->device()->backend() != Backend::kCuda; }
+  bool exact() { return whole().net()->device()->backend() != "cuda"; }
   static std::vector<std::vector<double>> Parameters(Solver& solver) {
     std::vector<std::vector<double>> values;
     for (const BlobBase* blob : solver.net()->learnable_params()) {

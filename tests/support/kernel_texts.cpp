@@ -140,7 +140,7 @@ std::vector<Epilogue> SomeEpilogues() {
 }
 
 // Bodies whose text depends on the operator that uses them: its texts.
-std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path) {
+std::vector<ProgramText> OperatorTexts(const std::string& backend, const std::string& path) {
   NullDevice device(backend);
   if (path == "blas/gemm") {
     const std::vector<std::pair<DataType, DataType>> types{
@@ -348,7 +348,8 @@ std::vector<ProgramText> OperatorTexts(Backend backend, const std::string& path)
 
 }  // namespace
 
-std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, bool fold) {
+std::vector<ProgramText> KernelTexts(const std::string& backend, const std::string& path,
+                                     bool fold) {
   std::vector<ProgramText> texts = OperatorTexts(backend, path);
   if (!texts.empty()) return texts;
   NullDevice device(backend);
@@ -366,7 +367,8 @@ std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, b
   return texts;
 }
 
-std::vector<ProgramText> CustomTexts(Backend backend, const std::string& path, DataType type) {
+std::vector<ProgramText> CustomTexts(const std::string& backend, const std::string& path,
+                                     DataType type) {
   NullDevice device(backend);
   if (path == "blas/gemm") {
     GemmDescriptor d;

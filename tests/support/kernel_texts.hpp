@@ -24,11 +24,13 @@ bool RunsOn(const std::string& path, const std::string& kernel, bool host);
 
 // The complete text of a body in every type that its first line names, and of bodies that an
 // operator completes with defines, the texts of that operator. `fold`: FOLD parameters are folded.
-std::vector<ProgramText> KernelTexts(Backend backend, const std::string& path, bool fold);
+std::vector<ProgramText> KernelTexts(const std::string& backend, const std::string& path,
+                                     bool fold);
 
 // Returns the texts of a body in a type of a user, for the groups float, master, narrow and pairs,
 // and for blas/gemm, blas/chain and conv/depthwise. Empty for other bodies.
-std::vector<ProgramText> CustomTexts(Backend backend, const std::string& path, DataType type);
+std::vector<ProgramText> CustomTexts(const std::string& backend, const std::string& path,
+                                     DataType type);
 
 // A path as the name of a parameterised test.
 std::string BodyName(const std::string& path);

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "caffe/device/backend.hpp"
 #include "caffe/device/device_ptr.hpp"
 #include "caffe/device/graph.hpp"
 #include "caffe/device/program.hpp"
@@ -19,11 +20,9 @@
 
 namespace caffe {
 
-enum class Backend { kCpu, kOpenCl, kCuda, kNull };
-const char* BackendName(Backend backend);  // cpu, opencl, cuda, null
-
 struct DeviceInfo {
-  Backend backend = Backend::kNull;
+  std::string backend = "null";  // "cpu", "cuda", "opencl", "null"
+  Dialect dialect{};
   std::string id;    // "cpu", "cuda:0", "opencl:1", "null"
   std::string name;  // the vendor's name
   std::string vendor, platform, driver, architecture, compiler;
@@ -33,11 +32,17 @@ struct DeviceInfo {
   int64_t max_group_size = 256;
   int compute_units = 1;
   bool native_half = false, dp4a = false, matrix = false, subgroups = false;
+  bool matrix_groups = false;    // matrix units multiply for four subgroups at a time
+  bool host_accessible = false;  // the host can read and write through pointers of the device
   bool unified_memory = false, fp64 = false;
   std::string instruction_level;  // CPU: v2, v3, v4, neon
   std::string unique_id;  // identifies the physical GPU, so that `all` uses each once; may be empty
   // The elements that a work item of a SPAN_KERNEL computes.
   int64_t span() const { return is_cpu_type ? 1 : 8; }
+  // Whether kernels of work groups run: LOCAL memory and BARRIER. Otherwise a work item computes more.
+  bool has_groups() const { return dialect.text != nullptr; }
+  // Whether a program for each shape pays: on processors it takes longer to compile than constants save.
+  bool folds_shapes() const { return !is_cpu_type; }
 };
 
 // Counts of a device's operations since the last reset. Tests assert them.
@@ -58,7 +63,8 @@ class Device {
  public:
   virtual ~Device();
   const DeviceInfo& info() const { return info_; }
-  Backend backend() const { return info_.backend; }
+  const std::string& backend() const { return info_.backend; }
+  bool has_groups() const { return info_.has_groups(); }
 
   // Allocates `bytes` of device memory from a caching allocator, aligned to 256 bytes, with
   // undefined content. If there is not enough, throws and names `purpose`, the size, and the memory
@@ -126,8 +132,7 @@ class Device {
   void CountLibraryCall() { ++library_calls_; }
   void CountBuild() { ++builds_; }
 
-  // True if the host can read and write through a pointer of the device (the CPU device).
-  bool host_accessible() const { return info_.backend == Backend::kCpu; }
+  bool host_accessible() const { return info_.host_accessible; }
 
  protected:
   explicit Device(DeviceInfo info);
@@ -187,15 +192,9 @@ class Device {
       upload_bytes_{0}, download_bytes_{0};
 };
 
-// The devices of one backend. If its driver or library is missing, the list is empty and the note
-// gives the reason.
-struct BackendDevices {
-  std::vector<std::unique_ptr<Device>> devices;
-  std::string note;  // "no libcuda.so.1", …
-};
+BackendDevices FindCpu();
 BackendDevices FindCudaDevices();
 BackendDevices FindOpenClDevices();
-std::unique_ptr<Device> MakeCpuDevice();
-std::unique_ptr<Device> MakeNullDevice();
+BackendDevices FindNull();
 
 }  // namespace caffe

@@ -89,8 +89,15 @@ class KernelArguments {
 // cols) takes {rows, cols}.
 struct LaunchRange {
   int64_t rows = 0, columns = 1;
+  // How many elements an item computes. A hint: whether threads share the items pays on the host.
+  int64_t cost = 1;
   LaunchRange(int64_t rows_) : rows(rows_) {}
   LaunchRange(int64_t rows_, int64_t columns_) : rows(rows_), columns(columns_) {}
+  static LaunchRange WithCost(int64_t items, int64_t cost) {
+    LaunchRange range(items);
+    range.cost = cost;
+    return range;
+  }
 };
 
 // Work groups and their local size, for work-group kernels (LOCAL, BARRIER), which run on devices

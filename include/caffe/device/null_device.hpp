@@ -9,12 +9,12 @@
 namespace caffe {
 
 // A device that runs nothing: its memory is host memory that copies move, its programs keep their
-// text, and its launches and the waits between its streams only count. `text_for`, kCuda or
-// kOpenCl, selects the backend of the text, so that program texts can be inspected and compiled on
-// a machine without such a device.
+// text, and its launches and the waits between its streams only count. `text_for`, "cuda" or "opencl",
+// is the backend whose dialect the texts have, so that they can be inspected and compiled on a machine
+// without such a device.
 class NullDevice : public Device {
  public:
-  explicit NullDevice(Backend text_for = Backend::kOpenCl);
+  explicit NullDevice(const std::string& text_for = "opencl");
   ~NullDevice() override;
   Stream* default_stream() override { return default_stream_.get(); }
   // Texts of all programs that were built, in order.

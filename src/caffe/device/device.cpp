@@ -7,15 +7,6 @@
 #include "caffe/device/buffer_pool.hpp"
 
 namespace caffe {
-const char* BackendName(Backend backend) {
-  switch (backend) {
-    case Backend::kCpu: return "cpu";
-    case Backend::kOpenCl: return "opencl";
-    case Backend::kCuda: return "cuda";
-    case Backend::kNull: break;
-  }
-  return "null";
-}
 
 Device::Device(DeviceInfo info)
     : info_(std::move(info)), buffers_(std::make_unique<BufferPool>(this)) {}

@@ -12,8 +12,6 @@ namespace caffe {
 namespace {
 
 constexpr std::string_view kCustom = "custom_";
-// The least that OpenCL guarantees is 64 KB for everything; NVIDIA has no more.
-constexpr int64_t kConstantBytes = 48 << 10;
 
 }  // namespace
 
@@ -40,7 +38,7 @@ ProgramBuilder& ProgramBuilder::Option(const std::string& option) {
 }
 
 ProgramBuilder& ProgramBuilder::Fold(const std::string& parameter, int64_t value) {
-  folds_[parameter] = value;
+  if (device_->info().folds_shapes()) folds_[parameter] = value;
   return *this;
 }
 
@@ -63,15 +61,11 @@ ProgramText ProgramBuilder::Text() const {
       program.kernels.push_back(std::move(kernel));
     }
   }
-  if (device_->backend() == Backend::kCpu) return program;
+  const Dialect& dialect = device_->info().dialect;
+  if (!dialect.text) return program;
 
   program.folds = folds_;
-  const bool opencl =
-      device_->info().architecture == "opencl" || device_->backend() == Backend::kOpenCl;
-  const std::string dialect = opencl ? "dialect/opencl" : "dialect/cuda";
-  program.options = opencl ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-fmad=false";
-
-  program.options += options_;
+  program.options = dialect.options + options_;
 
   std::set<std::string> words = words_;
   words.insert({types_.compute.word(), types_.in.word(), types_.out.word()});
@@ -86,7 +80,7 @@ ProgramText ProgramBuilder::Text() const {
   for (const auto& [name, value] : defines_) text += "#define " + name + " " + value + "\n";
   std::set<std::string> included;
   for (const std::string& part :
-       {dialect, std::string("dialect/common"), std::string("dialect/spans"),
+       {std::string(dialect.text), std::string("dialect/common"), std::string("dialect/spans"),
         std::string("math/requantize"), std::string("math/random"), std::string("math/float")}) {
     text += KernelTextWithIncludes(part, &included);
   }
@@ -94,7 +88,7 @@ ProgramText ProgramBuilder::Text() const {
     if (!word.starts_with(kCustom)) text += KernelTextWithIncludes("types/" + word, &included);
   }
   // Types of users come last, because their texts may use those of the library.
-  const int64_t limit = opencl && !device_->info().is_cpu_type ? kConstantBytes : 0;
+  const int64_t limit = device_->info().is_cpu_type ? 0 : dialect.constant_bytes;
   for (const std::string& word : words) {
     if (!word.starts_with(kCustom)) continue;
     text += CustomTypeText(DataTypeByName(word.substr(kCustom.size())), limit, &included);

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <deque>
+#include <iterator>
 #include <mutex>
+#include <string_view>
+#include <utility>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/program_cache.hpp"
@@ -16,60 +20,75 @@ namespace {
 // programs that use only the CPU never load one.
 class LazyBackend {
  public:
-  explicit LazyBackend(BackendDevices (*find)()) : find_(find) {}
+  explicit LazyBackend(Backend row) : row_(std::move(row)) {}
+  const Backend& row() const { return row_; }
   const BackendDevices& Get() {
     if (found_.load(std::memory_order_acquire)) return result_;
     const std::lock_guard lock(mutex_);
     if (found_.load(std::memory_order_relaxed)) return result_;
-    result_ = find_();
+    result_ = row_.find();
     found_.store(true, std::memory_order_release);
     return result_;
   }
 
  private:
-  BackendDevices (*find_)();
+  const Backend row_;
   // A mutex, not std::call_once: loading a driver runs foreign code.
   std::mutex mutex_;
   std::atomic<bool> found_{false};
   BackendDevices result_;
 };
 
+thread_local Device* thread_device = nullptr;
+
 }  // namespace
 
 struct Runtime::State {
   ProgramCache cache{ProgramCache::DefaultDirectory(), ProgramCache::ModeFromEnvironment()};
-  LazyBackend cuda{FindCudaDevices}, opencl{FindOpenClDevices};
+  std::deque<LazyBackend> backends;
   std::mutex mutex;
   std::atomic<bool> listed{false};
-  std::unique_ptr<Device> cpu, null_device;
   std::vector<Device*> devices;
   std::vector<std::string> notes;
 
+  LazyBackend* Find(std::string_view name) {
+    for (LazyBackend& backend : backends) {
+      if (backend.row().name == name) return &backend;
+    }
+    return nullptr;
+  }
+  // Opens the numbered backends in the order of the table until this one: the platforms that OpenCL
+  // lists may depend on whether CUDA was initialised before (seen with NVIDIA's driver 580 beside
+  // PoCL), and names must not depend on that.
+  void Open(LazyBackend* last) {
+    for (LazyBackend& backend : backends) {
+      if (backend.row().numbered && last->row().numbered) backend.Get();
+      if (&backend == last) return;
+    }
+  }
   void List() {
     if (listed.load(std::memory_order_acquire)) return;
-    const BackendDevices* const backends[] = {&cuda.Get(), &opencl.Get()};
+    // Drivers are opened before the lock: that runs foreign code.
+    for (LazyBackend& backend : backends) {
+      if (backend.row().numbered) backend.Get();
+    }
     const std::lock_guard lock(mutex);
     if (listed.load(std::memory_order_relaxed)) return;
-    for (const BackendDevices* backend : backends) {
-      for (const auto& device : backend->devices) devices.push_back(device.get());
-      if (!backend->note.empty()) notes.push_back(backend->note);
+    devices.clear();
+    notes.clear();
+    for (LazyBackend& backend : backends) {
+      if (!backend.row().numbered) continue;
+      const BackendDevices& found = backend.Get();
+      for (const auto& device : found.devices) devices.push_back(device.get());
+      if (!found.note.empty()) notes.push_back(found.note);
     }
     listed.store(true, std::memory_order_release);
   }
-
-  Device* GetOrMake(std::unique_ptr<Device>* device, std::unique_ptr<Device> (*make)()) {
-    const std::lock_guard lock(host_mutex);
-    if (!*device) *device = make();
-    return device->get();
-  }
-  std::mutex host_mutex;
 };
 
-namespace {
-thread_local Device* thread_device = nullptr;
+Runtime::Runtime() : state_(std::make_unique<State>()) {
+  for (const Backend& row : Backends()) state_->backends.emplace_back(row);
 }
-
-Runtime::Runtime() : state_(std::make_unique<State>()) {}
 Runtime::~Runtime() = default;
 
 // Never destroyed: blobs with static lifetime, and Python objects at exit, may be destroyed in any
@@ -89,53 +108,55 @@ const std::vector<std::string>& Runtime::notes() {
   return state_->notes;
 }
 
-Device* Runtime::cpu() { return state_->GetOrMake(&state_->cpu, MakeCpuDevice); }
-Device* Runtime::null_device() { return state_->GetOrMake(&state_->null_device, MakeNullDevice); }
+void Runtime::AddBackend(const Backend& row) {
+  const std::lock_guard lock(state_->mutex);
+  for (const LazyBackend& backend : state_->backends) {
+    CAFFE_CHECK(backend.row().name != row.name, "there is a backend '", row.name, "' already");
+  }
+  state_->backends.emplace_back(row);
+  state_->listed = false;
+}
+
+Device* Runtime::cpu() { return DeviceByName("cpu"); }
+Device* Runtime::null_device() { return DeviceByName("null"); }
 
 Device* Runtime::DeviceByIndex(int index) {
   if (index == -1) return cpu();
-  // CUDA's devices come first, so that their numbers do not need OpenCL.
-  const auto& cuda = state_->cuda.Get().devices;
-  if (index >= 0 && index < static_cast<int>(cuda.size())) return cuda[index].get();
-  if (index < 0 || index >= static_cast<int>(devices().size())) {
-    std::string list = "-1: cpu";
-    for (size_t i = 0; i < devices().size(); ++i) {
-      list += Concat(", ", i, ": ", devices()[i]->info().id, " (", devices()[i]->info().name, ")");
-    }
-    CAFFE_THROW("there is no device ", index, "; there are ", list);
+  // The numbers of a backend's devices do not need the backends behind it.
+  int64_t rest = index;
+  for (LazyBackend& backend : state_->backends) {
+    if (!backend.row().numbered || rest < 0) continue;
+    const auto& devices = backend.Get().devices;
+    if (rest < std::ssize(devices)) return devices[rest].get();
+    rest -= std::ssize(devices);
   }
-  return devices()[index];
+  std::string list = "-1: cpu";
+  for (size_t i = 0; i < devices().size(); ++i) {
+    list += Concat(", ", i, ": ", devices()[i]->info().id, " (", devices()[i]->info().name, ")");
+  }
+  CAFFE_THROW("there is no device ", index, "; there are ", list);
 }
 
 int Runtime::IndexOf(const Device* device) {
-  const auto number = [device](const BackendDevices& backend) {
-    const auto& all = backend.devices;
-    const auto found = std::find_if(all.begin(), all.end(),
-                                    [device](const auto& one) { return one.get() == device; });
-    return found == all.end() ? -1 : static_cast<int>(found - all.begin());
-  };
-  switch (device->backend()) {
-    case Backend::kCuda: return number(state_->cuda.Get());
-    case Backend::kOpenCl: {
-      const int index = number(state_->opencl.Get());
-      return index < 0 ? -1 : index + static_cast<int>(state_->cuda.Get().devices.size());
-    }
-    case Backend::kCpu:
-    case Backend::kNull: break;
+  LazyBackend* const own = state_->Find(device->backend());
+  if (!own || !own->row().numbered) return -1;
+  state_->Open(own);
+  const auto& all = own->Get().devices;
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [device](const auto& one) { return one.get() == device; });
+  if (found == all.end()) return -1;
+  int64_t index = found - all.begin();
+  for (LazyBackend& backend : state_->backends) {
+    if (&backend == own) break;
+    if (backend.row().numbered) index += std::ssize(backend.Get().devices);
   }
-  return -1;
+  return static_cast<int>(index);
 }
 
 Device* Runtime::DeviceByName(const std::string& name) {
-  if (name == "cpu") return cpu();
-  if (name == "null") return null_device();
-  for (LazyBackend* backend : {&state_->cuda, &state_->opencl}) {
-    if (!name.starts_with(backend == &state_->cuda ? "cuda:" : "opencl:")) continue;
-    // Always in this order: the platforms that OpenCL lists may depend on whether CUDA was
-    // initialised before (seen with NVIDIA's driver 580 beside PoCL), and names must not depend on
-    // that.
-    state_->cuda.Get();
-    for (const auto& device : backend->Get().devices) {
+  if (LazyBackend* const named = state_->Find(name.substr(0, name.find(':')))) {
+    state_->Open(named);
+    for (const auto& device : named->Get().devices) {
       if (device->info().id == name) return device.get();
     }
   }
@@ -149,8 +170,9 @@ Device* Runtime::DeviceByName(const std::string& name) {
 }
 
 Device* Runtime::BestDevice() {
-  for (LazyBackend* backend : {&state_->cuda, &state_->opencl}) {
-    for (const auto& device : backend->Get().devices) {
+  for (LazyBackend& backend : state_->backends) {
+    if (!backend.row().numbered) continue;
+    for (const auto& device : backend.Get().devices) {
       if (!device->info().is_cpu_type) return device.get();
     }
   }

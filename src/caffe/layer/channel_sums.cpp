@@ -58,7 +58,7 @@ void ChannelSums::Reshape(int64_t outer, int64_t channels, int64_t inner, bool r
   inner_ = inner;
   slices_ = lanes_ = span_ = 1;
   const int64_t count = outer * channels * inner;
-  if (count > 0 && device.host_accessible()) {
+  if (count > 0 && !device.has_groups()) {
     slices_ = std::clamp<int64_t>(kHostParts / channels, 1, outer);
   } else if (count > 0) {
     const int64_t items = std::clamp<int64_t>(device.info().compute_units * kItemsPerUnit, 1,
@@ -90,7 +90,7 @@ void ChannelSums::PlanParts() {
   // Groups of a power of two divide the parts evenly.
   int64_t grain = 1;
   while (grain * grain <= slices_) grain *= 2;
-  const bool host = workspace_->device()->host_accessible();
+  const bool host = !workspace_->device()->has_groups();
   if (!host && slices_ > grain) slices_ -= slices_ % grain;
   const int64_t parts = slices_ * lanes_;
   folds_ = 0;
@@ -106,10 +106,8 @@ void ChannelSums::Launch(Kernel* kernel, const KernelArguments& arguments) {
   all.append(arguments.begin(), arguments.end());
   all.push_back(AllParts());
   const int64_t groups = (channels_ + span_ - 1) / span_ * slices_ * lanes_;
-  // On the host `columns` is the cost of a group; on devices it would be a second dimension.
-  const int64_t elements =
-      workspace_->device()->host_accessible() ? std::max<int64_t>(outer_ / slices_ * inner_, 1) : 1;
-  kernel->Launch(LaunchRange(groups, elements), all);
+  const int64_t elements = std::max<int64_t>(outer_ / slices_ * inner_, 1);
+  kernel->Launch(LaunchRange::WithCost(groups, elements), all);
   if (folds_ == 0) return;
   // [parts, channels] viewed as [parts / folds, folds * channels]: sum over the first axis.
   const int64_t columns = folds_ * channels_;

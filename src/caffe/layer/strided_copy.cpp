@@ -62,11 +62,9 @@ void StridedCopy::Launch(KernelArgument x, KernelArgument y) {
     device_->Copy(y.pointer, x.pointer, count * element_bytes_);
     return;
   }
-  const bool host = device_->host_accessible();
-  const int64_t lanes = host ? 1 : inner_.extent;
+  const int64_t lanes = device_->has_groups() ? inner_.extent : 1;
   const int axes = rows_ == 1 ? 0 : static_cast<int>(outer_.size() / 3);
-  // On the host `columns` is the cost of a row; on devices it would be a second dimension.
-  const LaunchRange range(rows_ * lanes, host ? inner_.extent : 1);
+  const auto range = LaunchRange::WithCost(rows_ * lanes, inner_.extent);
   copy_->Launch(range, {rows_, inner_.extent, lanes, axes, table_->Data(), inner_.x_stride,
                         inner_.y_stride, x, y});
 }

@@ -234,7 +234,7 @@ class BatchNorm::TrainingWork final : public Work {
         rows_(layer->outer_ * layer->inner_),
         norm_(&layer->workspace(), layer->types()) {
     const int64_t channels = layer->channels_;
-    const bool host = layer->device()->host_accessible();
+    const bool host = !layer->device()->has_groups();
     if (!channels_last) {
       norm_.Reshape(layer->outer_, channels, layer->inner_, false);
       return;

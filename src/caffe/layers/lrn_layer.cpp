@@ -98,14 +98,11 @@ void LRN::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(across_ || !InCodes(), Where(), ": WITHIN_CHANNEL is not computed in ",
               types().compute.name(), "; give the layer a float type");
   ProgramBuilder builder(device(), "lrn");
-  const bool rows = device()->host_accessible();
+  const bool rows = !device()->has_groups();
   const std::string body = InCodes() ? "norm/lrn_codes" : "norm/lrn";
   builder.Types(KernelTypes()).Body(rows ? body + "_rows" : body);
-  // On processors a program per window size costs more time than the constant saves.
   FoldWindow(&builder);
-  if (!device()->info().is_cpu_type && (across_ || reach_ <= kMostFolded)) {
-    builder.Fold("side", across_ ? 0 : reach_);
-  }
+  if (across_ || reach_ <= kMostFolded) builder.Fold("side", across_ ? 0 : reach_);
   const auto program = builder.Build();
   const std::string way = rows ? "_rows" : "";
   forward_ = program->CreateKernel((InCodes() ? "lrn_codes_forward" : "lrn_forward") + way);
@@ -124,7 +121,7 @@ void LRN::Reshape(const BlobVec& bottom, const BlobVec& top) {
   extent_ = bottom[0]->shape(across_ ? 1 : 2);
   inner_ = bottom[0]->count(across_ ? 2 : 3);
   const int64_t rows = Rows();
-  range_ = device()->host_accessible() ? LaunchRange(rows) : LaunchRange(rows, inner_);
+  range_ = !device()->has_groups() ? LaunchRange(rows) : LaunchRange(rows, inner_);
   top[0]->ReshapeLike(*bottom[0]);
   if (phase() == TRAIN && !InCodes()) ReserveParts(bottom[0]->shape());
 }
@@ -145,7 +142,6 @@ KernelArguments LRN::Arguments() const {
 }
 
 void LRN::FoldWindow(ProgramBuilder* builder) const {
-  if (device()->info().is_cpu_type) return;
   if (reach_ <= kMostFolded) builder->Fold("reach", reach_);
   builder->Fold("quarters", quarters_);
 }
@@ -188,14 +184,12 @@ class LRN::ChannelsLastWork final : public Work {
  public:
   ChannelsLastWork(const LRN& layer, const BlobBase* bottom, BlobBase* top)
       : layer_(layer), bottom_(bottom), top_(top) {
-    if (layer.device()->host_accessible()) return;
+    if (!layer.device()->has_groups()) return;
     const bool codes = layer.InCodes();
     ProgramBuilder builder(layer.device(), "lrn_channels_last");
     builder.Types(layer.KernelTypes()).Body(codes ? "norm/lrn_codes" : "norm/lrn_channels_last");
     layer.FoldWindow(&builder);
-    if (!layer.device()->info().is_cpu_type) {
-      builder.Fold("channels", bottom->shape(1));
-    }
+    builder.Fold("channels", bottom->shape(1));
     spans_ = builder.Build()->CreateKernel(codes ? "lrn_codes_channels" : "lrn_channels");
   }
   void Run(DevicePtr) override {

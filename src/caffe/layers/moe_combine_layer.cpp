@@ -40,7 +40,7 @@ void MOECombine::LayerSetUp(const BlobVec&, const BlobVec&) {
   weight_parts_ = make("moe_combine_weight_parts");
   weight_sums_ = make("moe_combine_weight_sums");
   PlaceBlob(&parts_, master_type(), device(), {0}, name() + " parts of the weights' gradients");
-  lanes_ = device()->host_accessible() ? 1 : 32;
+  lanes_ = device()->has_groups() ? 32 : 1;
 }
 
 void MOECombine::Reshape(const BlobVec& bottom, const BlobVec& top) {

@@ -77,7 +77,7 @@ bool MOEGather::CopyVectors(const BlobVec& bottom, const BlobVec& top) {
 
 void MOEGather::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (CopyVectors(bottom, top)) return;
-  const int64_t lanes = device()->host_accessible() ? 1 : std::clamp<int64_t>(columns_, 1, 256);
+  const int64_t lanes = device()->has_groups() ? std::clamp<int64_t>(columns_, 1, 256) : 1;
   forward_->Launch(rows_ * lanes, {rows_, columns_, select_, lanes, items_ * select_, In(bottom, 0),
                                    bottom[1]->Data(), Out(top, 0)});
 }

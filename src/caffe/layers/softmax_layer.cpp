@@ -41,7 +41,7 @@ void Softmax::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   backward_rows_ = MakeKernel("norm/softmax", "softmax_backward_rows");
   backward_ = MakeKernel("norm/softmax", "softmax_backward");
   forward_groups_ = nullptr;
-  if (!device()->host_accessible()) {
+  if (device()->has_groups()) {
     forward_groups_ = MakeKernel("norm/softmax_groups", "softmax_forward_groups");
   }
 }

@@ -51,7 +51,7 @@ void SoftmaxWithLoss::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   forward_rows_ = MakeKernel("loss/softmax_loss", "softmax_loss_forward_rows");
   forward_ = MakeKernel("loss/softmax_loss", "softmax_loss_forward");
   forward_groups_ = nullptr;
-  if (!device()->host_accessible()) {
+  if (device()->has_groups()) {
     forward_groups_ = MakeKernel("loss/softmax_loss_groups", "softmax_loss_forward_groups");
   }
   backward_rows_ = MakeKernel("loss/softmax_loss", "softmax_loss_backward_rows");

@@ -139,16 +139,14 @@ KernelArguments Upsample::Geometry() const {
 
 void Upsample::MeasureReach(const BlobBase& mask) {
   const int64_t rows = planes_ * height_.input;
-  const bool host = device()->host_accessible();
-  // On the host `columns` is the cost of a row; on devices it would be a second dimension.
-  measure_rows_->Launch({rows, host ? width_.input : 1},
+  measure_rows_->Launch(LaunchRange::WithCost(rows, width_.input),
                         {rows, height_.input, width_.input, height_.output, width_.output,
                          mask.Data(), row_reach_->MutableData()});
   measure_planes_->Launch(planes_,
                           {planes_, height_.input, row_reach_->Data(), reach_->MutableData()});
   check_->Launch(1, {1, planes_, height_.input * width_.input, height_.output * width_.output,
                      reach_->Data(), mask.Data(), invalid_.MutableData()});
-  if (host) CheckData();
+  if (device()->host_accessible()) CheckData();
 }
 
 void Upsample::Forward(const BlobVec& bottom, const BlobVec& top) {

@@ -23,7 +23,7 @@ BiasOp::BiasOp(Device* device, DataType type, DataType bias_type, int64_t outer,
   CAFFE_CHECK(type.is_float() && bias_type == compute, "a bias of type ", bias_type.name(),
               " cannot be added to ", type.name());
   const TypeTriple types{compute, type, bias_type};
-  const bool simple = inner == 1 || device->host_accessible();
+  const bool simple = inner == 1 || !device->has_groups();
   if (forward) {
     const auto axis = inner == 1 ? Epilogue::Bias::kPerColumn : Epilogue::Bias::kPerRow;
     if (forward->bias != Epilogue::Bias::kNone) forward->bias = axis;
@@ -34,7 +34,7 @@ BiasOp::BiasOp(Device* device, DataType type, DataType bias_type, int64_t outer,
     auto program = ProgramBuilder(device, "bias gradient").Types(types).Body("blas/bias").Build();
     backward_ = program->CreateKernel(inner == 1 ? "bias_backward_columns" : "bias_backward");
   }
-  const bool by_rows = inner == 1 && outer >= kManyRows && !device->host_accessible();
+  const bool by_rows = inner == 1 && outer >= kManyRows && device->has_groups();
   if (!backward || (simple && !by_rows)) return;
   // Enough groups to fill the device, with a few rounds of work each.
   const int64_t groups = by_rows ? ChannelGroups() : channels;
@@ -80,8 +80,8 @@ void BiasOp::Backward(DevicePtr y_diff, DevicePtr b_diff, DevicePtr workspace) {
     accumulate_->Launch(channels_, {channels_, slices_, workspace, b_diff});
   } else if (inner_ == 1) {
     backward_->Launch(channels_, {channels_, outer_, y_diff, b_diff});
-  } else if (device_->host_accessible()) {
-    backward_->Launch(LaunchRange(channels_, outer_ * inner_),
+  } else if (!device_->has_groups()) {
+    backward_->Launch(LaunchRange::WithCost(channels_, outer_ * inner_),
                       {channels_, outer_, inner_, y_diff, b_diff});
   } else {
     CAFFE_CHECK(slices_ == 1 || workspace, "the gradient of a bias needs ", parts_bytes_,

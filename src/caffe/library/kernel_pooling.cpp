@@ -19,7 +19,7 @@ class KernelPoolOp final : public PoolOp {
  public:
   KernelPoolOp(Device* device, const PoolDescriptor& d)
       : PoolOp(d),
-        host_(device->host_accessible()),
+        host_(!device->has_groups()),
         device_(device),
         tiles_(Tiles()),
         blocks_(Blocks()) {
@@ -91,10 +91,10 @@ class KernelPoolOp final : public PoolOp {
       arguments.push_back(a.seed);
       forward_->Launch(d.planes * d.height.output * d.width.output, arguments);
     } else {
-      // On the host the second extent is the cost of a row.
+      LaunchRange range(d.planes * d.height.output, d.width.output);
       // Elements of the window are compared one by one.
-      const int64_t cost = host_ ? 2 * d.height.kernel * d.width.kernel : 1;
-      forward_->Launch({d.planes * d.height.output, d.width.output * cost}, arguments);
+      range.cost = 2 * d.height.kernel * d.width.kernel;
+      forward_->Launch(range, arguments);
     }
   }
 

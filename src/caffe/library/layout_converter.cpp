@@ -18,13 +18,13 @@ int64_t Tiles(int64_t extent, int64_t tile) { return (extent + tile - 1) / tile;
 
 LayoutConverter::LayoutConverter(Device* device, DataType type)
     : device_(device), element_bytes_(static_cast<int64_t>(type.bytes())) {
-  const bool host = device->host_accessible();
+  const bool groups = device->has_groups();
   const auto program = ProgramBuilder(device, "transpose")
                            .Types(type)
-                           .Body(host ? "blas/transpose" : "blas/transpose_tiles")
+                           .Body(groups ? "blas/transpose_tiles" : "blas/transpose")
                            .Build();
-  transpose_ = program->CreateKernel(host ? "transpose" : "transpose_tiles");
-  if (!host) few_ = program->CreateKernel("transpose_few");
+  transpose_ = program->CreateKernel(groups ? "transpose_tiles" : "transpose");
+  if (groups) few_ = program->CreateKernel("transpose_few");
 }
 
 void LayoutConverter::Run(const Shape& shape, DevicePtr x, DevicePtr y, Layout to, int64_t pitch) {
@@ -44,10 +44,11 @@ void LayoutConverter::Run(int64_t batch, int64_t channels, int64_t positions, De
   const bool to_nhwc = to == Layout::kNHWC;
   const int64_t rows = to_nhwc ? channels : positions, columns = to_nhwc ? positions : channels;
   const int64_t x_row = to_nhwc ? positions : pitch, y_row = to_nhwc ? pitch : positions;
-  if (device_->host_accessible()) {
+  if (!device_->has_groups()) {
     const int64_t items = batch * Tiles(rows, 16) * Tiles(columns, kSpan);
     const int64_t cost = std::min<int64_t>(rows, 16) * std::min(columns, kSpan);
-    transpose_->Launch({items, cost}, {batch, rows, columns, x_row, y_row, kSpan, x, y});
+    transpose_->Launch(LaunchRange::WithCost(items, cost),
+                       {batch, rows, columns, x_row, y_row, kSpan, x, y});
     return;
   }
   const int64_t column_tiles = Tiles(columns, kTile);

@@ -239,7 +239,7 @@ bool HasFewResults(Device* device, const ConvDescriptor& d) {
 // kinds by them, too, but its engines do not fill few channels, and divide few results in fewer ways.
 bool ComparesUnits(Device* device, const ConvDescriptor& d) {
   constexpr double kFewestProducts = 1e7;
-  if (device->backend() != Backend::kCuda || !device->info().matrix || !First(d).empty()) {
+  if (device->backend() != "cuda" || !device->info().matrix || !First(d).empty()) {
     return false;
   }
   const bool forward = d.forward && !d.backward_data && !d.backward_weights && d.row_groups == 0;
@@ -321,7 +321,7 @@ std::unique_ptr<GemmOp> Multiplexer::Gemm(Device* device, const GemmDescriptor& 
 std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescriptor& descriptor) {
   const ConvDescriptor d = Normalized(descriptor);
   const std::string first = First(d);
-  if (device->backend() == Backend::kCuda && first.empty() && !d.has_private_layout() &&
+  if (device->backend() == "cuda" && first.empty() && !d.has_private_layout() &&
       d.row_groups == 0) {
     auto all = Candidates(device, d, first), rows = Compared(all);
     AddSmallWindows(device, d, &rows, &all);

@@ -65,7 +65,7 @@ class SmallWindowsOp final : public ConvOp {
     ProgramBuilder builder(device, "small windows");
     builder.Types(d.in).Body("conv/small_windows");
     const KernelArguments geometry = Geometry();
-    for (size_t i = 0; i < geometry.size() && !device->info().is_cpu_type; ++i) {
+    for (size_t i = 0; i < geometry.size(); ++i) {
       builder.Fold(kGeometryNames[i], geometry[i].integer);
     }
     const auto program = builder.Build();

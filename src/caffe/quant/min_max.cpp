@@ -14,7 +14,7 @@ DataType Master(DataType type) { return type == kDouble ? kDouble : kFloat; }
 
 }  // namespace
 
-MinMax::MinMax(DataType type, Device* device) : apart_(device->backend() != Backend::kCpu) {
+MinMax::MinMax(DataType type, Device* device) : apart_(!device->host_accessible()) {
   parts_ = MakeBlob(Master(type), device, {3 * kMostChunks}, "partial ranges");
   const auto program = ProgramBuilder(device, "min_max").Types(type).Body("quant/min_max").Build();
   chunks_ = program->CreateKernel(apart_ ? "min_max_apart" : "min_max_chunks");

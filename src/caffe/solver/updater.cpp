@@ -18,12 +18,12 @@ constexpr int64_t kGroup = 256;  // of kernels/solver/gradient_groups.h
 
 // Elements of an update that one item takes: on the host a block, which has one pair of multipliers.
 int64_t UpdateUnit(const Device& device) {
-  return device.host_accessible() ? ParameterArena::kBlock : 1;
+  return device.has_groups() ? 1 : ParameterArena::kBlock;
 }
 
 // Partial sums of `count` elements.
 int64_t Sums(const Device& device, int64_t count) {
-  if (device.host_accessible()) return std::min(kMaxSums, (count + kHostUnit - 1) / kHostUnit);
+  if (!device.has_groups()) return std::min(kMaxSums, (count + kHostUnit - 1) / kHostUnit);
   return std::min(kMaxGroups, (count + kGroupUnit - 1) / kGroupUnit);
 }
 
@@ -109,7 +109,7 @@ void Updater::MakePrograms() {
                          .Build()
                          ->CreateKernel(rule_.body + "_update");
     if (needs_norm) {
-      const std::string groups = device_->host_accessible() ? "" : "_groups";
+      const std::string groups = device_->has_groups() ? "_groups" : "";
       program.squares = ProgramBuilder(device_, "gradient")
                             .Types(part.type)
                             .Body("solver/gradient" + groups)
@@ -143,7 +143,7 @@ void Updater::Decide() {
     ParameterArena::Part& part = arena_.parts()[i];
     const int64_t own = Sums(*device_, part.count);
     const DevicePtr diff = part.diff.Read(), to = sums + items * kBytes;
-    if (device_->host_accessible()) {
+    if (!device_->has_groups()) {
       programs_[i].squares->Launch(own, {own, part.count, kHostUnit, diff, to});
     } else {
       programs_[i].squares->LaunchInGroups({{own, 1, 1}, {kGroup, 1, 1}},

@@ -16,8 +16,8 @@
 #include "caffe/core/host_memory.hpp"
 #include "caffe/core/type_functions.hpp"
 #include "caffe/core/value_table.hpp"
-#include "caffe/device/cpu/shared_cores.hpp"
 #include "caffe/device/cpu/host_entry.h"
+#include "caffe/device/cpu/shared_cores.hpp"
 
 extern "C" {
 extern const HostKernelEntry __start_caffe_kernels[] __attribute__((visibility("hidden")));
@@ -194,7 +194,8 @@ class CpuKernel final : public Kernel {
     }
     void** arguments_of = pointers_.data();
     const int64_t rows = range.rows;
-    const bool parallel = rows > 1 && rows * range.columns >= kParallelElements * SerialFactor() &&
+    const int64_t cost = range.columns * range.cost;
+    const bool parallel = rows > 1 && rows * cost >= kParallelElements * SerialFactor() &&
                           !omp_in_parallel() && omp_get_max_threads() > 1;
     if (!parallel) {
       entry_->run({0, static_cast<long>(rows)}, arguments_of);
@@ -204,7 +205,7 @@ class CpuKernel final : public Kernel {
     {
       // Ranges begin at multiples of 64 elements, so that threads do not share cache lines.
       const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-      const int64_t grain = range.columns == 1 ? 64 : 1;
+      const int64_t grain = cost == 1 ? 64 : 1;
       const int64_t blocks = (rows + grain - 1) / grain;
       const int64_t begin = std::min(rows, blocks * thread / threads * grain);
       const int64_t end = std::min(rows, blocks * (thread + 1) / threads * grain);
@@ -256,7 +257,8 @@ class CpuProgram final : public Program {
 
 DeviceInfo CpuInfo() {
   DeviceInfo info;
-  info.backend = Backend::kCpu;
+  info.backend = "cpu";
+  info.host_accessible = true;
   info.id = "cpu";
   info.name = ProcessorName();
   info.vendor = "host";
@@ -338,6 +340,10 @@ std::shared_ptr<Program> CpuDevice::DoBuild(const ProgramText& text, bool) {
   return std::make_shared<CpuProgram>(this, text);
 }
 
-std::unique_ptr<Device> MakeCpuDevice() { return std::make_unique<CpuDevice>(); }
+BackendDevices FindCpu() {
+  BackendDevices found;
+  found.devices.push_back(std::make_unique<CpuDevice>());
+  return found;
+}
 
 }  // namespace caffe

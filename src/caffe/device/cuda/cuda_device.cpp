@@ -54,7 +54,8 @@ std::unique_ptr<Device> MakeCudaDevice(const Driver& driver, const cuda::Nvrtc& 
     return value;
   };
   DeviceInfo info;
-  info.backend = Backend::kCuda;
+  info.backend = "cuda";
+  info.dialect = BackendNamed(info.backend).dialect;
   info.id = Concat("cuda:", index);
   char name[256] = "";
   driver.cuDeviceGetName(name, sizeof(name) - 1, device);
@@ -83,7 +84,8 @@ std::unique_ptr<Device> MakeCudaDevice(const Driver& driver, const cuda::Nvrtc& 
   info.compute_units = attribute(cuda::kMultiprocessorCount);
   info.native_half = capability >= 53;
   info.dp4a = capability >= 61;
-  info.matrix = capability >= 80;  // the shapes of mma.sync that the dialect uses
+  info.matrix = capability >= 80;         // the shapes of mma.sync that the dialect uses
+  info.matrix_groups = capability == 90;  // wgmma
   info.subgroups = true;
   info.unified_memory = attribute(cuda::kIntegrated) != 0;
   info.fp64 = true;

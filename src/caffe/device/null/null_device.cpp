@@ -52,22 +52,22 @@ class NullProgram final : public Program {
   ProgramText text_;
 };
 
-DeviceInfo NullInfo(Backend text_for) {
-  CAFFE_CHECK(text_for == Backend::kOpenCl || text_for == Backend::kCuda,
-              "the null device makes text for OpenCL or CUDA, not for ", BackendName(text_for));
+DeviceInfo NullInfo(const std::string& text_for) {
   DeviceInfo info;
-  info.backend = Backend::kNull;
+  info.dialect = BackendNamed(text_for).dialect;
+  CAFFE_CHECK(info.has_groups(), "the null device makes text for OpenCL or CUDA, not for ",
+              text_for);
   info.id = "null";
   info.name = "null device";
-  info.architecture = text_for == Backend::kOpenCl ? "opencl" : "cuda";
+  info.architecture = text_for;
   info.fp64 = true;
-  info.matrix = text_for == Backend::kCuda;
+  info.matrix = info.matrix_groups = text_for == "cuda";
   return info;
 }
 
 }  // namespace
 
-NullDevice::NullDevice(Backend text_for)
+NullDevice::NullDevice(const std::string& text_for)
     : Device(NullInfo(text_for)), default_stream_(std::make_unique<NullStream>(this)) {}
 NullDevice::~NullDevice() { FreeEverything(); }
 
@@ -98,6 +98,10 @@ std::shared_ptr<Program> NullDevice::DoBuild(const ProgramText& text, bool) {
   return std::make_shared<NullProgram>(this, text);
 }
 
-std::unique_ptr<Device> MakeNullDevice() { return std::make_unique<NullDevice>(); }
+BackendDevices FindNull() {
+  BackendDevices found;
+  found.devices.push_back(std::make_unique<NullDevice>());
+  return found;
+}
 
 }  // namespace caffe

@@ -51,7 +51,8 @@ DeviceInfo Describe(cl_platform_id platform, cl_device_id id, int number) {
   DeviceInfo info;
   const std::string extensions = opencl::DeviceText(id, CL_DEVICE_EXTENSIONS);
   const auto type = opencl::DeviceValue<cl_device_type>(id, CL_DEVICE_TYPE, 0);
-  info.backend = Backend::kOpenCl;
+  info.backend = "opencl";
+  info.dialect = BackendNamed(info.backend).dialect;
   info.id = Concat("opencl:", number);
   info.name = opencl::DeviceText(id, CL_DEVICE_NAME);
   info.vendor = opencl::DeviceText(id, CL_DEVICE_VENDOR);

@@ -133,7 +133,7 @@ GemmLibrary ClBlastLibrary() {
           [](Device* device, const GemmDescriptor& d) {
             // CLBlast's double kernels take half a minute to compile for a processor.
             const bool doubles = device->info().fp64 && !device->info().is_cpu_type;
-            return device->backend() == Backend::kOpenCl && d.in == d.out && d.k > 0 &&
+            return device->backend() == "opencl" && d.in == d.out && d.k > 0 &&
                    (d.in == kFloat || (d.in == kDouble && doubles));
           },
           [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {

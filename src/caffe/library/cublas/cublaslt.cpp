@@ -536,7 +536,7 @@ class CublasLtGemmOp final : public GemmOp {
 GemmLibrary CublasLtLibrary() {
   return {"cublaslt",
           [](Device* device, const GemmDescriptor& d) {
-            return device->backend() == Backend::kCuda && !d.quantized() && d.in != kDouble &&
+            return device->backend() == "cuda" && !d.quantized() && d.in != kDouble &&
                    !d.in.is_custom() && d.k > 0 && d.batch <= INT32_MAX && Find() != nullptr;
           },
           [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {

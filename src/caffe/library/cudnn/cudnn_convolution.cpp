@@ -139,7 +139,7 @@ class CudnnConvOp final : public ConvOp {
 
 // Whether cuDNN can describe the convolution.
 bool Describes(Device* device, const ConvDescriptor& d) {
-  if (device->backend() != Backend::kCuda || d.quantized()) return false;
+  if (device->backend() != "cuda" || d.quantized()) return false;
   // Images with few channels are copied anyway.
   if (d.x_layout != d.y_layout && !cudnn::ChannelsLast::ReadsCOrder(d)) return false;
   if (d.in != kFloat && !Narrow(d.in)) return false;

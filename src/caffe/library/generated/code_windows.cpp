@@ -47,11 +47,11 @@ class CodeWindowsOp final : public WindowsOp {
         .Define("SLOPE", d.epilogue.activation().HasSlope())
         .Define("RESIDUAL", d.epilogue.sum() != nullptr)
         .Body("quant/windows");
-    if (!device->info().is_cpu_type) {
-      builder.Fold("channels", d.in_channels);
-      builder.Fold("out_height", window_.output[0]).Fold("out_width", window_.output[1]);
-      builder.Fold("kernel_h", window_.kernel[0]).Fold("kernel_w", window_.kernel[1]);
-    }
+    builder.Fold("channels", d.in_channels)
+        .Fold("out_height", window_.output[0])
+        .Fold("out_width", window_.output[1])
+        .Fold("kernel_h", window_.kernel[0])
+        .Fold("kernel_w", window_.kernel[1]);
     windows_ = builder.Build()->CreateKernel("code_windows");
   }
 
@@ -99,12 +99,13 @@ class WindowColumnsOp final : public WindowsOp {
         .Define("STRIDE_W", window_.stride[1])
         .Define("ROWS", rows_)
         .Body("quant/window_columns");
-    if (!device->info().is_cpu_type) {
-      builder.Fold("channels", d.in_channels);
-      builder.Fold("height", window_.input[0]).Fold("width", window_.input[1]);
-      builder.Fold("out_height", window_.output[0]).Fold("out_width", window_.output[1]);
-      builder.Fold("blocks_h", blocks_[0]).Fold("blocks_w", blocks_[1]);
-    }
+    builder.Fold("channels", d.in_channels)
+        .Fold("height", window_.input[0])
+        .Fold("width", window_.input[1])
+        .Fold("out_height", window_.output[0])
+        .Fold("out_width", window_.output[1])
+        .Fold("blocks_h", blocks_[0])
+        .Fold("blocks_w", blocks_[1]);
     columns_ = builder.Build()->CreateKernel("window_columns");
   }
   static bool Supports(const ConvDescriptor& d) {

@@ -45,9 +45,7 @@ std::unique_ptr<Kernel> Columns::MakeKernel(const char* body) const {
   const bool planar = g.axes() == 2;
   ProgramBuilder builder(device_, body);
   builder.Types(d_.in).Body(std::string("conv/") + body);
-  // On processors a program per shape costs more time than constants save.
-  const bool fold = !device_->info().is_cpu_type;
-  if (fold && planar) {
+  if (planar) {
     const Shape out = g.output();
     builder.Fold("in_h", g.input[0]).Fold("in_w", g.input[1]);
     builder.Fold("out_h", out[0]).Fold("out_w", out[1]);
@@ -55,7 +53,7 @@ std::unique_ptr<Kernel> Columns::MakeKernel(const char* body) const {
     builder.Fold("stride_h", g.stride[0]).Fold("stride_w", g.stride[1]);
     builder.Fold("pad_h", g.pad[0]).Fold("pad_w", g.pad[1]);
     builder.Fold("dilation_h", g.dilation[0]).Fold("dilation_w", g.dilation[1]);
-  } else if (fold) {
+  } else {
     builder.Fold("axes", g.axes()).Fold("in_count", in_).Fold("out_count", out_);
     builder.Fold("kernel_count", taps_);
   }

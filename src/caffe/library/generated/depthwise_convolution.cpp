@@ -39,8 +39,7 @@ class DeviceDepthwiseOp final : public ConvOp {
     builder.Types({d.master(), d.in, d.out});
     stages_.Define(&builder);
     builder.Body("conv/depthwise");
-    // On processors a program for every shape costs more than constants save.
-    if (!device->info().is_cpu_type) Fold(&builder);
+    Fold(&builder);
     const auto program = builder.Build();
     forward_ = program->CreateKernel("depthwise_forward");
     data_ = program->CreateKernel("depthwise_backward_data");

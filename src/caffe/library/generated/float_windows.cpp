@@ -26,9 +26,8 @@ class FloatWindowsOp final : public ConvOp {
         .Define("RESIDUAL", d.epilogue.sum() != nullptr);
     stages_.Define(&builder, "added[k]");
     builder.Body("conv/depthwise_last");
-    // On processors a program for every shape costs more than constants save.
     const KernelArguments geometry = Geometry();
-    for (size_t i = 0; i < geometry.size() && !device->info().is_cpu_type; ++i) {
+    for (size_t i = 0; i < geometry.size(); ++i) {
       builder.Fold(kNames[i], geometry[i].integer);
     }
     const auto program = builder.Build();

@@ -17,7 +17,7 @@ constexpr int64_t kThreads = 16, kDepth = 16, kMaxGridDepth = 65535;
 // full (measured on an H200), times the used part of the tiles and of the device. Processors use
 // one size for all shapes, because another program takes a second to compile.
 int64_t ChooseTile(Device* device, const GemmDescriptor& d) {
-  if (device->info().is_cpu_type) return 64;
+  if (!device->info().folds_shapes()) return 64;
   struct Choice {
     int64_t tile;
     double speed;
@@ -45,10 +45,8 @@ class GeneratedGemmOp final : public GemmOp {
   GeneratedGemmOp(Device* device, const GemmDescriptor& d)
       : GemmOp(d), tile_(ChooseTile(device, d)), stages_(d.epilogue) {
     const DataType compute = d.in == kDouble ? kDouble : kFloat;
-    // One program for all shapes on processors, where compiling costs more time than checking
-    // bounds.
-    const bool processor = device->info().is_cpu_type;
-    const bool full = !processor && d.m % tile_ == 0 && d.n % tile_ == 0 && d.k % kDepth == 0;
+    const bool folds = device->info().folds_shapes();
+    const bool full = folds && d.m % tile_ == 0 && d.n % tile_ == 0 && d.k % kDepth == 0;
     ProgramBuilder builder(device, "gemm");
     builder.Types({compute, d.in, d.out})
         .Define("TRANS_A", d.trans_a)
@@ -56,7 +54,7 @@ class GeneratedGemmOp final : public GemmOp {
         .Define("TILE_M", tile_)
         .Define("TILE_N", tile_)
         .Define("FULL", full)
-        .Define("GEMM_UNROLL", !processor)
+        .Define("GEMM_UNROLL", folds)
         .Define("GEMM_DOUBLE", compute == kDouble);
     stages_.Define(&builder);
     kernel_ = builder.Body("blas/gemm").Build()->CreateKernel("gemm");

@@ -129,10 +129,9 @@ template <class Product> class MatrixConvOp final : public ConvOp {
     ProgramBuilder builder(device, "fold images");
     builder.Types(d.quantized() ? TypeTriple::Equal(d.in) : TypeTriple{kFloat, d.in, d.in})
         .Body("conv/fold_spans");
-    // Divisions by them give each element its place; on processors constants save less time than
-    // a program for every shape takes.
+    // Divisions by them give each element its place.
     const KernelArguments geometry = FoldGeometry();
-    for (size_t i = 0; i < geometry.size() && !device->info().is_cpu_type; ++i) {
+    for (size_t i = 0; i < geometry.size(); ++i) {
       builder.Fold(kGeometryNames[i], geometry[i].integer);
     }
     fold_ = builder.Build()->CreateKernel("fold_channels");

@@ -155,9 +155,7 @@ uint32_t PaddingWord(DataType type, int32_t zero) {
 
 int MatrixUnits(Device* device) {
   const DeviceInfo& info = device->info();
-  const bool groups = info.architecture == "cuda" ||
-                      (info.backend == Backend::kCuda && info.architecture == "sm_90");
-  return !info.matrix ? 0 : groups ? 2 : 1;
+  return !info.matrix ? 0 : info.matrix_groups ? 2 : 1;
 }
 
 MatrixProduct::Window MatrixProduct::Window::Of(const ConvGeometry& g) {
@@ -221,7 +219,7 @@ void MatrixProduct::MakeVectorProduct(Device* device) {
       .Define("ROW_GROUPS", problem_.row_groups)
       .Define("SLOPE", problem_.epilogue.activation().HasSlope())
       .Body("quant/vector_product");
-  if (!device->info().is_cpu_type) builder.Fold("depth", DepthBytes());
+  builder.Fold("depth", DepthBytes());
   product_ = builder.Build()->CreateKernel("vector_product");
 }
 

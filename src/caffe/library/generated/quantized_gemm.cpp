@@ -17,9 +17,8 @@ class DeviceQuantizedGemmOp final : public GemmOp {
  public:
   DeviceQuantizedGemmOp(Device* device, const GemmDescriptor& d)
       : GemmOp(d), rows_are_weights_(d.epilogue.bias == Epilogue::Bias::kPerRow) {
-    // One program for all shapes on processors: compiling costs more time than idle items.
-    const bool processor = device->info().is_cpu_type;
-    tile_ = processor || std::min(d.m, d.n) < 64 ? 32 : 64;
+    // One program for all shapes has idle items.
+    tile_ = !device->info().folds_shapes() || std::min(d.m, d.n) < 64 ? 32 : 64;
     kernel_ = ProgramBuilder(device, "quantized gemm")
                   .Types(d.in)
                   .Define("TRANS_A", d.trans_a)
@@ -29,7 +28,7 @@ class DeviceQuantizedGemmOp final : public GemmOp {
                   .Define("WIDE", d.wide_sums())
                   .Define("CODE_BYTES", static_cast<int64_t>(d.in.bytes()))
                   .Define("RESIDUAL", d.epilogue.sum() != nullptr)
-                  .Define("GEMM_UNROLL", !processor)
+                  .Define("GEMM_UNROLL", device->info().folds_shapes())
                   .Body("quant/gemm")
                   .Build()
                   ->CreateKernel("quantized_gemm");

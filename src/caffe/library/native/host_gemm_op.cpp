@@ -214,7 +214,7 @@ std::unique_ptr<GemmOp> MakeHostGemm(Device* device, const GemmDescriptor& d,
 }
 
 bool Supports(Device* device, const GemmDescriptor& d) {
-  return device->backend() == Backend::kCpu && !d.quantized();
+  return device->backend() == "cpu" && !d.quantized();
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ class PackedGemmOp final : public GemmOp {
 };
 
 bool Supports(Device* device, const GemmDescriptor& d) {
-  return device->backend() == Backend::kCpu && d.in == kFloat && d.out == kFloat && d.batch == 1 &&
+  return device->backend() == "cpu" && d.in == kFloat && d.out == kFloat && d.batch == 1 &&
          d.weights() == GemmDescriptor::Weights::kB && !d.trans_a && d.m <= kMostRows;
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "caffe/core/error.hpp"
-#include "caffe/device/cpu/shared_cores.hpp"
 #include "caffe/device/cpu/cpu_device.hpp"
+#include "caffe/device/cpu/shared_cores.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/epilogue_pass.hpp"
@@ -154,7 +154,7 @@ class RowsGemmOp final : public GemmOp {
 };
 
 bool Supports(Device* device, const GemmDescriptor& d) {
-  if (device->backend() != Backend::kCpu || d.quantized() || d.in == kDouble || d.in.is_custom()) {
+  if (device->backend() != "cpu" || d.quantized() || d.in == kDouble || d.in.is_custom()) {
     return false;
   }
   const int64_t most = d.in == kFloat ? kMostRows : kMostNarrowRows;

@@ -378,7 +378,7 @@ class WinogradConvOp final : public ConvOp {
 
 bool Supports(Device* device, const ConvDescriptor& d) {
   const ConvGeometry& g = d.geometry;
-  if (device->backend() != Backend::kCpu || !Steps(HostLevel())) return false;
+  if (device->backend() != "cpu" || !Steps(HostLevel())) return false;
   if (!(d.in == kFloat && d.out == kFloat) || d.group != 1 || g.axes() != 2) return false;
   if (!(g.kernel == Shape{3, 3} || g.kernel == Shape{5, 5})) return false;
   if (!(g.stride == Shape{1, 1} && g.dilation == Shape{1, 1})) return false;

@@ -43,7 +43,7 @@ bool ExtentsFit(const ConvDescriptor& d) {
 
 bool Supports(Device* device, const ConvDescriptor& d, bool widens) {
   if (widens && onednn::Inner(d.in) == onednn::Element::f32) return false;
-  if (device->backend() != Backend::kCpu || d.quantized() || d.in == kDouble) return false;
+  if (device->backend() != "cpu" || d.quantized() || d.in == kDouble) return false;
   if (d.geometry.axes() > 3 || d.workspace_limit > 0 || onednn::Level() != HostLevel())
     return false;
   if (!WindowsFit(d.geometry) || !ExtentsFit(d)) return false;
