@@ -101,14 +101,14 @@ class RefusingConv final : public ConvOp {
 };
 
 GemmLibrary RefusingGemms() {
-  return {kName, [](Device*, const GemmDescriptor& d) { return !d.quantized(); },
+  return {kName, nullptr, [](Device*, const GemmDescriptor& d) { return !d.quantized(); },
           [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
             return std::make_unique<RefusingGemm>(device, d);
           }};
 }
 
 ConvLibrary RefusingConvs() {
-  return {kName, [](Device*, const ConvDescriptor& d) { return !d.quantized(); },
+  return {kName, nullptr, [](Device*, const ConvDescriptor& d) { return !d.quantized(); },
           [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
             return std::make_unique<RefusingConv>(device, d);
           }};

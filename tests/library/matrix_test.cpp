@@ -145,7 +145,7 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
     const DeviceChannels arguments(device(), channels);
     for (const Layout layout : {Layout::kNCHW, Layout::kNHWC}) {
       d.x_layout = layout;
-      if (!MatrixConvolutionLibrary().supports(device(), d)) continue;
+      if (!MatrixConvolutionLibrary().Supports(device(), d)) continue;
       ++ran_;
       const Codes from(
           device(),

@@ -9,6 +9,7 @@
 #include "caffe/library/multiplexer.hpp"
 #include "caffe/library/tuning.hpp"
 #include "library/library_support.hpp"
+#include "support/scoped_variable.hpp"
 
 namespace caffe {
 namespace {
@@ -196,6 +197,30 @@ TEST(MeasuredConvolutionTest, RowsThatFailAreReplaced) {
       EXPECT_EQ(call.substr(0, call.find(' ')), "missing") << "the first of all rows takes over";
     }
     for (const char* name : {"missing", "eager", "spare"}) ForgetRefusals(name);
+  }
+}
+
+// A setting measures what each device has, the CPU and OpenCL included.
+TEST(MeasuredConvolutionTest, ASettingMeasuresOnEveryDevice) {
+  ConvDescriptor d = Descriptor();
+  d.Normalize();
+  for (Device* device : AllDevices()) {
+    if (Multiplexer::ConvolutionLibraries(device, d).size() < 2) continue;
+    const auto expected = AllPasses(device, Multiplexer::Convolution(device, d).get());
+    const TuneExhaustively again;  // not what an earlier process measured
+    const size_t known = TunedChoices().size();
+    const ScopedVariable setting("CAFFE_LIBRARY", "conv=measured");
+    const auto op = Multiplexer::Convolution(device, d);
+    const std::vector<TunedChoice> choices = TunedChoices();
+    EXPECT_GE(choices.size(), known + 3) << device->info().id << ": a choice for each pass";
+    for (size_t i = known; i < choices.size(); ++i) {
+      EXPECT_EQ(choices[i].device, device->info().id);
+      EXPECT_GT(choices[i].measured, 1) << choices[i].operation;
+    }
+    const auto results = AllPasses(device, op.get());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ExpectNear(results[i], expected[i], 1e-3, Concat(device->info().id, " array ", i));
+    }
   }
 }
 

@@ -72,7 +72,7 @@ TEST(SmallWindowsTest, EqualTheConvolution) {
       for (const int64_t most : {1, 3 * 4 * 60 * 60 * 4, 1 << 20}) {
         const ConvLibrary row = SmallWindowsLibrary(&Own, most);
         if (run % 2) d.epilogue.stages = {ResidualSum{0.5f}, kPlainReLU};
-        ASSERT_TRUE(row.supports(device, d)) << d.name();
+        ASSERT_TRUE(row.Supports(device, d)) << d.name();
         const auto op = row.make(device, d);
         EXPECT_STREQ(op->library(), "small_windows");
         ExpectSame(Results(device, op.get()), Results(device, Own(device, d).get()),
@@ -87,11 +87,11 @@ TEST(SmallWindowsTest, EqualTheConvolution) {
 TEST(SmallWindowsTest, RefuseWhatTheyDoNotHelp) {
   const ConvLibrary row = SmallWindowsLibrary(&Own);
   ConvDescriptor d = Conv(2, 4, {9, 12}, 6, {5, 5}, {1, 1}, {2, 2}, 1);
-  EXPECT_FALSE(row.supports(Runtime::Get().cpu(), d));
+  EXPECT_FALSE(row.Supports(Runtime::Get().cpu(), d));
   for (Device* device : AllDevices()) {
     if (device->host_accessible()) continue;
-    EXPECT_TRUE(row.supports(device, d));
-    const auto refuses = [&](const ConvDescriptor& other) { return !row.supports(device, other); };
+    EXPECT_TRUE(row.Supports(device, d));
+    const auto refuses = [&](const ConvDescriptor& other) { return !row.Supports(device, other); };
     EXPECT_TRUE(refuses(Conv(2, 4, {9, 12}, 6, {3, 3}, {1, 1}, {1, 1}, 1))) << "is one";
     EXPECT_TRUE(refuses(Conv(2, 4, {9, 12}, 6, {1, 1}, {2, 2}, {0, 0}, 1)));
     EXPECT_TRUE(refuses(Conv(2, 4, {9, 12}, 6, {2, 2}, {1, 1}, {0, 0}, 1)));

@@ -157,7 +157,7 @@ struct Pools {
 
 template <class Operation> Library<typename Operation::D, typename Operation::Op> Row() {
   using D = typename Operation::D;
-  return {kName, [](Device*, const D&) { return true; },
+  return {kName, nullptr, [](Device*, const D&) { return true; },
           [](Device* device, const D& d) -> std::unique_ptr<typename Operation::Op> {
             return std::make_unique<typename Operation::Small>(device, d);
           }};

@@ -16,6 +16,7 @@ inline ConvLibrary ChannelsLastLibrary(const char* name, bool parts = true) {
                                       d);
   });
   row.name = name;
+  row.supports = [](Device*, const ConvDescriptor& d) { return !d.quantized(); };
   row.prefers_nhwc = [](Device*, const ConvDescriptor&) { return true; };
   return row;
 }

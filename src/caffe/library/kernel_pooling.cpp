@@ -217,12 +217,11 @@ bool Supports(const PoolDescriptor& d) {
   return !d.has_private_layout() || reduces;
 }
 
-PoolLibrary Row(const char* name, bool host) {
+PoolLibrary Row(const char* name, Place place) {
   PoolLibrary row;
   row.name = name;
-  row.supports = [host](Device* device, const PoolDescriptor& d) {
-    return device->host_accessible() == host && Supports(d);
-  };
+  row.place = place;
+  row.supports = [](Device*, const PoolDescriptor& d) { return Supports(d); };
   row.make = &Make;
   row.prefers_nhwc = [](Device*, const PoolDescriptor&) { return false; };
   row.knows_pitch = true;
@@ -231,8 +230,8 @@ PoolLibrary Row(const char* name, bool host) {
 
 }  // namespace
 
-PoolLibrary NativePoolingLibrary() { return Row("native", true); }
+PoolLibrary NativePoolingLibrary() { return Row("native", &OnHost); }
 
-PoolLibrary GeneratedPoolingLibrary() { return Row("generated", false); }
+PoolLibrary GeneratedPoolingLibrary() { return Row("generated", &OnDevices); }
 
 }  // namespace caffe

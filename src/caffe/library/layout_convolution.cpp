@@ -162,6 +162,19 @@ class PartConvOp final : public ConvOp {
   int64_t y_ = 0, bytes_ = 0;
 };
 
+// Gradients of half kinds in kNCHW, where a library is faster in kNHWC; and groups of rows, which a library
+// may know in kNHWC only.
+bool ComputesChannelsLast(Device* device, const ConvDescriptor& d) {
+  const ConvDescriptor last = ChannelsLast(d);
+  if (d.row_groups > 0) {
+    const bool converts = d.x_layout != last.x_layout || d.y_layout != last.y_layout;
+    return converts && HasRow(device, last);
+  }
+  const bool half = d.in.is_float() && d.in != kFloat && d.in != kDouble;
+  return half && !d.has_private_layout() && (d.backward_data || d.backward_weights) &&
+         OnDevices(*device) && Multiplexer::PreferredLayout(device, d) == Layout::kNHWC;
+}
+
 }  // namespace
 
 std::unique_ptr<ConvOp> MakeConverted(Device* device, const ConvDescriptor& descriptor,
@@ -172,6 +185,10 @@ std::unique_ptr<ConvOp> MakeConverted(Device* device, const ConvDescriptor& desc
 ConvLibrary ChannelsLastLibrary(const ConvFactory& make) {
   ConvLibrary row;
   row.name = "channels_last";
+  row.supports = &ComputesChannelsLast;
+  row.prefers_nhwc = [](Device*, const ConvDescriptor&) { return false; };
+  row.knows_row_groups = true;
+  row.compared = true;
   row.make = [make](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
     ConvDescriptor last = ChannelsLast(d);
     // A library that converts x itself.
@@ -185,8 +202,12 @@ ConvLibrary ChannelsLastLibrary(const ConvFactory& make) {
 ConvLibrary ConvertingLibrary(const ConvFactory& make) {
   ConvLibrary row;
   row.name = "converted";
+  row.supports = [](Device*, const ConvDescriptor& d) {
+    return d.has_private_layout() && !d.quantized();
+  };
+  row.prefers_nhwc = [](Device*, const ConvDescriptor&) { return false; };
   row.knows_pitch = true;
-  row.supports = [](Device*, const ConvDescriptor& d) { return !d.quantized(); };
+  row.compared_nhwc = true;
   row.make = [make](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
     if (d.y_pitch > 0) {
       ConvDescriptor whole = d;

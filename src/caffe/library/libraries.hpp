@@ -26,6 +26,9 @@ void AddLibrary(const PoolLibrary& library);
 // Removes the rows of this name that were added.
 void RemoveLibrary(const std::string& name);
 
+// Whether a row of the table of convolutions supports the descriptor without conversions.
+bool HasRow(Device* device, const ConvDescriptor& descriptor);
+
 // Products. Those of quantized types are separate rows.
 GemmLibrary OpenBlasLibrary();
 // On the CPU, for few rows of A, whose time is that of reading B.
@@ -69,17 +72,19 @@ ConvLibrary DeviceQuantizedConvolutionLibrary();
 // On devices, with channels last, by matrix units.
 ConvLibrary MatrixConvolutionLibrary();
 std::unique_ptr<ConvOp> MakeMatrixConvolution(Device* device, const ConvDescriptor& descriptor);
-// Descriptors with other layouts than kNCHW, and outputs with a pitch, by conversions and the
-// operator that `make` makes for kNCHW.
+
+// Rows that compute a descriptor by the operator that `make` makes for another one.
 using ConvFactory =
     std::function<std::unique_ptr<ConvOp>(Device* device, const ConvDescriptor& descriptor)>;
+// Descriptors with other layouts than kNCHW, and outputs with a pitch, by conversions and kNCHW.
 ConvLibrary ConvertingLibrary(const ConvFactory& make);
-// The reverse: descriptors in kNCHW by conversions and an operator for kNHWC.
+// The reverse: descriptors in kNCHW by conversions and kNHWC.
 ConvLibrary ChannelsLastLibrary(const ConvFactory& make);
 // On devices, in float, forward only: larger windows, and those with strides, as windows of 3x3 with
-// stride 1 over more channels, by the operator that `make` makes for these. Images are computed in
-// pieces, whose new form has at most `most_bytes`. It is never preferred, but measured.
-ConvLibrary SmallWindowsLibrary(const ConvFactory& make, int64_t most_bytes = 128 << 20);
+// stride 1 over more channels. Images are computed in pieces, whose new form has at most `most_bytes`.
+// It is never preferred, but measured.
+ConvLibrary SmallWindowsLibrary(const ConvFactory& make);
+ConvLibrary SmallWindowsLibrary(const ConvFactory& make, int64_t most_bytes);
 // The same row; forward passes that need more workspace than that compute the batch in pieces.
 ConvLibrary InPieces(ConvLibrary row, int64_t most_workspace);
 // The name of the one of `rows` that computes a forward pass fastest, measured or known from earlier.

@@ -1,6 +1,7 @@
 #include "caffe/library/multiplexer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <sstream>
 
@@ -40,8 +41,10 @@ ConvLibrary ByColumns(const GemmLibrary& library,
                       const std::function<GemmRows(Device*, const GemmDescriptor&)>& behind) {
   ConvLibrary row;
   row.name = library.name;
+  row.place = &OnDevices;
+  row.compared = library.compared;
   row.supports = [=](Device* device, const ConvDescriptor& d) {
-    return !device->host_accessible() && !d.quantized() && library.supports(device, ProductOf(d));
+    return !d.quantized() && library.Supports(device, ProductOf(d));
   };
   row.make = [=](Device* device, const ConvDescriptor& d) {
     return MakeDeviceConvolution(device, d, [=](const GemmDescriptor& product) {
@@ -78,8 +81,7 @@ struct Tables {
        HostQuantizedConvolutionLibrary(), MatrixConvolutionLibrary(),
        InPieces(CudnnLibrary(), kMostWorkspace), ByColumns(CublasLtLibrary(), &AllProducts),
        ByColumns(CublasLibrary(), &AllProducts), ByColumns(ClBlastLibrary(), &AllProducts),
-       ByColumns(GeneratedLibrary(), &AllProducts), DeviceQuantizedConvolutionLibrary(),
-       SmallWindowsLibrary(&Multiplexer::Convolution)}};
+       ByColumns(GeneratedLibrary(), &AllProducts), DeviceQuantizedConvolutionLibrary()}};
   Table<PoolDescriptor, PoolOp> pool{
       {NativeChannelsLastPoolingLibrary(), NativePoolingLibrary(), GeneratedPoolingLibrary()}};
 
@@ -95,6 +97,14 @@ struct Tables {
 GemmRows AllProducts(Device* device, const GemmDescriptor& d) {
   return Tables::Get().gemm.Candidates(device, d, "");
 }
+
+// The rows that compute a convolution by another one, behind those of the table.
+constexpr std::array<ConvLibrary (*)(const ConvFactory& make), 3> kWrappers{
+    &SmallWindowsLibrary, &ConvertingLibrary, &ChannelsLastLibrary};
+// A wrapper in a wrapper: small windows by an operator of another layout.
+constexpr int kMostWrappers = 3;
+// A setting: measures all rows, on any device.
+constexpr char kMeasured[] = "measured";
 
 const char* Operation(const GemmDescriptor&) { return "gemm"; }
 const char* Operation(const ConvDescriptor&) { return "conv"; }
@@ -113,7 +123,7 @@ std::string Setting(const std::string& operation) {
     const std::string key = item.substr(0, equals), name = item.substr(equals + 1);
     const Tables& tables = Tables::Get();
     const bool known = key == "gemm"   ? tables.gemm.Has(name)
-                       : key == "conv" ? tables.conv.Has(name)
+                       : key == "conv" ? tables.conv.Has(name) || name == kMeasured
                        : key == "pool" ? tables.pool.Has(name)
                                        : false;
     CAFFE_CHECK(key == "gemm" || key == "conv" || key == "pool", "CAFFE_LIBRARY=", setting,
@@ -131,50 +141,33 @@ template <> std::string First(const ConvDescriptor&) {
   return own.empty() ? Setting("gemm") : own;
 }
 
-// A library that computes a descriptor in layouts that no other one knows.
-template <class Rows, class D> void AddConverting(const D&, const std::string&, Rows*) {}
-template <class Rows>
-void AddConverting(const ConvDescriptor& d, const std::string& first, Rows* rows) {
-  if (!d.has_private_layout() || d.quantized() || d.row_groups > 0) return;
-  const ConvLibrary row = ConvertingLibrary(&Multiplexer::Convolution);
-  rows->insert(row.name == first ? rows->begin() : rows->end(), row);
-}
+std::unique_ptr<ConvOp> Choose(Device* device, const ConvDescriptor& d, int depth);
 
-// Gradients of half kinds in kNCHW, by a library that is faster in kNHWC.
-template <class Rows, class D> void AddChannelsLast(Device*, const D&, const std::string&, Rows*) {}
+template <class Rows, class D>
+void AddWrappers(Device*, const D&, const std::string&, int, Rows*) {}
 template <class Rows>
-void AddChannelsLast(Device* device, const ConvDescriptor& d, const std::string& first,
-                     Rows* rows) {
-  if (d.has_private_layout() || d.quantized() || d.in == kFloat || d.in == kDouble) return;
-  if (d.row_groups > 0) return;
-  if (device->host_accessible() || (!d.backward_data && !d.backward_weights)) return;
-  if (Multiplexer::PreferredLayout(device, d) != Layout::kNHWC) return;
-  const ConvLibrary row = ChannelsLastLibrary(&Multiplexer::Convolution);
-  rows->insert(row.name == first ? rows->begin() : rows->end(), row);
-}
-
-// Groups of rows, by a library that knows them in kNHWC only.
-template <class Rows, class D> void AddRowGroups(Device*, const D&, Rows*) {}
-template <class Rows> void AddRowGroups(Device* device, const ConvDescriptor& d, Rows* rows) {
-  ConvDescriptor last = d;
-  last.x_layout = last.y_layout = Layout::kNHWC;
-  const bool converts = d.x_layout != last.x_layout || d.y_layout != last.y_layout;
-  if (d.row_groups == 0 || !rows->empty() || !converts || d.y_pitch > 0) return;
-  if (Tables::Get().conv.Candidates(device, last, "").empty()) return;
-  rows->push_back(ChannelsLastLibrary(&Multiplexer::Convolution));
+void AddWrappers(Device* device, const ConvDescriptor& d, const std::string& first, int depth,
+                 Rows* rows) {
+  if (depth == kMostWrappers) return;
+  for (const auto wrapper : kWrappers) {
+    const ConvLibrary row = wrapper(
+        [depth](Device* on, const ConvDescriptor& inner) { return Choose(on, inner, depth + 1); });
+    if (row.Supports(device, d)) {
+      rows->insert(row.name == first ? rows->begin() : rows->end(), row);
+    }
+  }
 }
 
 // Empty only if the descriptor has groups of rows.
-template <class D> auto Rows(Device* device, const D& d, const std::string& first) {
+template <class D> auto Rows(Device* device, const D& d, const std::string& first, int depth = 0) {
   auto rows = Tables::Get().Of(d).Candidates(device, d, first);
-  AddConverting(d, first, &rows);
-  AddChannelsLast(device, d, first, &rows);
-  AddRowGroups(device, d, &rows);
+  AddWrappers(device, d, first, depth, &rows);
   return rows;
 }
 
-template <class D> auto Candidates(Device* device, const D& d, const std::string& first) {
-  auto rows = Rows(device, d, first);
+template <class D>
+auto Candidates(Device* device, const D& d, const std::string& first, int depth = 0) {
+  auto rows = Rows(device, d, first, depth);
   CAFFE_CHECK(!rows.empty(), device->info().id, ": no library computes ", Operation(d), " ",
               d.name());
   return rows;
@@ -190,41 +183,33 @@ template <class D> auto Make(Device* device, const D& d) {
   return MakeWithFallback(device, d, Candidates(device, d, First(d)));
 }
 
-// The rows that are compared by measurement: those of vendors' libraries, the one that converts to
-// kNHWC, and direct kernels. Products of a second library would rarely win.
-std::vector<ConvLibrary> Compared(const std::vector<ConvLibrary>& rows) {
-  std::vector<ConvLibrary> compared;
-  for (const ConvLibrary& row : rows) {
-    if (row.name == "cudnn" || row.name == "cublaslt" || row.name == "channels_last" ||
-        row.name == "depthwise") {
-      compared.push_back(row);
-    }
-  }
-  return compared;
-}
-
-constexpr char kSmallWindows[] = "small_windows";
-// A forward pass of fewer operations takes too little time to be worth measuring.
-constexpr double kMeasuredProducts = 1e9;
-
 double Products(const ConvDescriptor& d) {
   return static_cast<double>(d.batch * d.out_channels) * static_cast<double>(d.depth()) *
          static_cast<double>(d.geometry.output_count());
 }
 
-// The row that computes forward passes by small windows, if the convolution is large.
-void AddSmallWindows(Device* device, const ConvDescriptor& d, std::vector<ConvLibrary>* rows,
-                     std::vector<ConvLibrary>* all) {
+using ConvRows = std::vector<ConvLibrary>;
+
+// The rows whose time for arrays in kNCHW is measured: those that compute all passes while the net
+// trains, and those that compute a large forward pass only beside the first one.
+ConvRows Compared(Device* device, const ConvDescriptor& d, const ConvRows& all) {
+  // A forward pass of fewer operations takes too little time to be worth measuring.
+  constexpr double kMeasuredProducts = 1e9;
+  const bool trains = d.backward_data || d.backward_weights;
+  ConvRows rows;
+  for (const ConvLibrary& row : all) {
+    if (row.compared && !row.forward_only && (trains || rows.empty())) rows.push_back(row);
+  }
+  // A row that was added before these is used without comparison.
+  if (rows.empty() || rows[0].name != all[0].name) return {};
   ConvDescriptor forward = d;
   forward.backward_data = forward.backward_weights = false;
-  const ConvLibrary row = SmallWindowsLibrary(&Multiplexer::Convolution);
-  if (rows->empty() || Products(d) < kMeasuredProducts || !row.supports(device, forward)) return;
-  std::erase_if(*all, [](const ConvLibrary& other) { return other.name == kSmallWindows; });
-  // Products of columns never win a forward pass that cuDNN computes.
-  const bool trains = d.backward_data || d.backward_weights;
-  if (!trains) rows->resize(1);
-  rows->push_back(row);
-  all->push_back(row);
+  if (Products(d) >= kMeasuredProducts) {
+    for (const ConvLibrary& row : Rows(device, forward, "")) {
+      if (row.compared && row.forward_only) rows.push_back(row);
+    }
+  }
+  return rows;
 }
 
 // Whether the results are too few for all compute units, unless several of them share a depth, as in
@@ -235,13 +220,11 @@ bool HasFewResults(Device* device, const ConvDescriptor& d) {
          device->info().compute_units * kResults;
 }
 
-// Forward passes on CUDA that are worth comparing with those by matrix units. cuDNN multiplies half
-// kinds by them, too, but its engines do not fill few channels, and divide few results in fewer ways.
+// Forward passes that are worth comparing with those by matrix units. cuDNN multiplies half kinds by
+// them, too, but its engines do not fill few channels, and divide few results in fewer ways.
 bool ComparesUnits(Device* device, const ConvDescriptor& d) {
   constexpr double kFewestProducts = 1e7;
-  if (device->backend() != "cuda" || !device->info().matrix || !First(d).empty()) {
-    return false;
-  }
+  if (!device->info().matrix || !First(d).empty()) return false;
   const bool forward = d.forward && !d.backward_data && !d.backward_weights && d.row_groups == 0;
   constexpr int64_t kFewChannels = 64;  // of a group
   const bool half = d.in == kHalf || d.in == kBfloat16;
@@ -250,15 +233,18 @@ bool ComparesUnits(Device* device, const ConvDescriptor& d) {
   return forward && (d.in == kFloat || (half && few)) && Products(d) >= kFewestProducts;
 }
 
-// For arrays in kNCHW or in kNHWC: whether matrix units in kNHWC are faster than cuDNN in kNCHW.
+// For arrays in kNCHW or in kNHWC: whether matrix units in kNHWC are faster than a vendor's library in
+// kNCHW.
 bool UnitsAreFaster(Device* device, const ConvDescriptor& plain, const ConvDescriptor& nhwc) {
   if (!ComparesUnits(device, plain)) return false;
-  if (!MatrixConvolutionLibrary().supports(device, nhwc)) return false;
+  const ConvLibrary matrix = MatrixConvolutionLibrary();
+  if (!matrix.Supports(device, nhwc)) return false;
+  const ConvLibrary first = Candidates(device, plain, "")[0];
+  if (!first.compared_nhwc || first.name == matrix.name) return false;
   ConvLibrary before, units;
-  before.name = Candidates(device, plain, "")[0].name;
+  before.name = first.name;
   before.make = &Multiplexer::Convolution;
-  if (before.name != "cudnn") return false;
-  units.name = "matrix";
+  units.name = matrix.name;
   units.make = [](Device* on, const ConvDescriptor& d) {
     ConvDescriptor last = d;
     last.y_layout = Layout::kNHWC;
@@ -270,17 +256,38 @@ bool UnitsAreFaster(Device* device, const ConvDescriptor& plain, const ConvDescr
   return FastestForward(device, plain, {before, units}) == units.name;
 }
 
-// The rows for arrays in kNHWC that are compared: empty if there is nothing to compare.
-std::vector<ConvLibrary> ComparedUnits(Device* device, const ConvDescriptor& d,
-                                       const std::vector<ConvLibrary>& all) {
-  std::vector<ConvLibrary> rows;
-  if (!ComparesUnits(device, d) || all[0].name != "cudnn") return rows;
+// The rows for arrays in kNHWC that are compared: none if matrix units come first or cannot compute it.
+ConvRows ComparedNhwc(const ConvRows& all) {
+  ConvRows rows;
   for (const ConvLibrary& row : all) {
-    if (row.name == "cudnn" || row.name == "matrix" || row.name == "converted") rows.push_back(row);
+    if (row.compared_nhwc) rows.push_back(row);
   }
-  const bool units = std::any_of(rows.begin(), rows.end(),
-                                 [](const ConvLibrary& row) { return row.name == "matrix"; });
-  return units ? rows : std::vector<ConvLibrary>();
+  const std::string units = MatrixConvolutionLibrary().name;
+  const bool has_units =
+      std::any_of(rows.begin(), rows.end(), [&](const auto& row) { return row.name == units; });
+  return has_units && all[0].compared_nhwc && all[0].name != units ? rows : ConvRows();
+}
+
+// The rows of `all` that are measured before one of them computes the convolution.
+ConvRows RowsToMeasure(Device* device, const ConvDescriptor& d, const std::string& first,
+                       const ConvRows& all) {
+  if (first == kMeasured) return all;
+  if (!first.empty() || d.row_groups > 0) return {};
+  if (!d.has_private_layout()) return Compared(device, d, all);
+  if (d.y_layout == Layout::kNHWC && ComparesUnits(device, d)) return ComparedNhwc(all);
+  return {};
+}
+
+std::unique_ptr<ConvOp> Choose(Device* device, const ConvDescriptor& d, int depth) {
+  const std::string first = First(d);
+  auto all = Candidates(device, d, first, depth);
+  const ConvRows rows = RowsToMeasure(device, d, first, all);
+  if (rows.size() < 2) return MakeWithFallback(device, d, std::move(all));
+  for (const ConvLibrary& row : rows) {
+    const auto same = [&](const ConvLibrary& other) { return other.name == row.name; };
+    if (std::none_of(all.begin(), all.end(), same)) all.push_back(row);
+  }
+  return MakeMeasured(device, d, rows, all);
 }
 
 template <class D> auto MakeBy(const std::string& library, Device* device, const D& d) {
@@ -296,6 +303,15 @@ ConvDescriptor Normalized(ConvDescriptor d) {
 }
 
 }  // namespace
+
+bool OnHost(const Device& device) { return device.host_accessible(); }
+bool OnDevices(const Device& device) { return device.has_groups(); }
+bool OnCuda(const Device& device) { return device.backend() == "cuda"; }
+bool OnOpenCl(const Device& device) { return device.backend() == "opencl"; }
+
+bool HasRow(Device* device, const ConvDescriptor& d) {
+  return !Tables::Get().conv.Candidates(device, d, "").empty();
+}
 
 void AddLibrary(const GemmLibrary& library) {
   Tables::Get().gemm.Add(library);
@@ -319,24 +335,7 @@ std::unique_ptr<GemmOp> Multiplexer::Gemm(Device* device, const GemmDescriptor& 
 }
 
 std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescriptor& descriptor) {
-  const ConvDescriptor d = Normalized(descriptor);
-  const std::string first = First(d);
-  if (device->backend() == "cuda" && first.empty() && !d.has_private_layout() &&
-      d.row_groups == 0) {
-    auto all = Candidates(device, d, first), rows = Compared(all);
-    AddSmallWindows(device, d, &rows, &all);
-    const bool trains = d.backward_data || d.backward_weights;
-    const bool compares = rows.size() > 1 && (trains || rows.back().name == kSmallWindows);
-    // A row that was added before these is used without comparison.
-    if (compares && rows[0].name == all[0].name) {
-      return MakeMeasured(device, d, rows, all);
-    }
-  }
-  if (d.y_layout == Layout::kNHWC && ComparesUnits(device, d)) {
-    const auto all = Candidates(device, d, first), rows = ComparedUnits(device, d, all);
-    if (!rows.empty()) return MakeMeasured(device, d, rows, all);
-  }
-  return Make(device, d);
+  return Choose(device, Normalized(descriptor), 0);
 }
 
 Layout Multiplexer::PreferredLayout(Device* device, const ConvDescriptor& descriptor) {
@@ -403,7 +402,7 @@ std::unique_ptr<ConvOp> Multiplexer::ConvolutionBy(const std::string& library, D
   // Uses only the products of this library.
   for (const GemmLibrary& row : Tables::Get().gemm.Candidates(device, ProductOf(d), library)) {
     const ConvLibrary alone = ByColumns(row, &NoOthers);
-    if (row.name == library && alone.supports(device, d)) return alone.make(device, d);
+    if (row.name == library && alone.Supports(device, d)) return alone.make(device, d);
   }
   return MakeBy(library, device, d);
 }

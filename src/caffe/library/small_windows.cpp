@@ -150,8 +150,8 @@ class SmallWindowsOp final : public ConvOp {
   int64_t images_at_ = 0, inner_at_ = 0;
 };
 
-bool Supports(Device* device, const ConvDescriptor& d) {
-  if (device->host_accessible() || d.in != kFloat || d.out != kFloat) return false;
+bool Supports(Device*, const ConvDescriptor& d) {
+  if (d.in != kFloat || d.out != kFloat) return false;
   if (!d.forward || d.backward_data || d.backward_weights) return false;
   const ConvGeometry& g = d.geometry;
   if (d.has_private_layout() || g.axes() != 2 || d.batch == 0) return false;
@@ -174,6 +174,8 @@ bool Supports(Device* device, const ConvDescriptor& d) {
 ConvLibrary SmallWindowsLibrary(const ConvFactory& make, int64_t most_bytes) {
   ConvLibrary row;
   row.name = "small_windows";
+  row.place = &OnDevices;
+  row.compared = row.forward_only = true;
   row.supports = &Supports;
   row.make = [make, most_bytes](Device* device,
                                 const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
@@ -184,6 +186,10 @@ ConvLibrary SmallWindowsLibrary(const ConvFactory& make, int64_t most_bytes) {
   // Whether it is faster is measured.
   row.prefers = [](Device*, const ConvDescriptor&) { return false; };
   return row;
+}
+
+ConvLibrary SmallWindowsLibrary(const ConvFactory& make) {
+  return SmallWindowsLibrary(make, 128 << 20);
 }
 
 }  // namespace caffe

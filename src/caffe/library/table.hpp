@@ -10,10 +10,18 @@ namespace caffe {
 
 class Device;
 
+// The devices on which a library computes.
+using Place = bool (*)(const Device& device);
+bool OnHost(const Device& device);     // those whose memory the host reads
+bool OnDevices(const Device& device);  // those that run kernels of work groups
+bool OnCuda(const Device& device);
+bool OnOpenCl(const Device& device);
+
 // One row of a table: a library that makes operators for descriptors.
 template <class D, class Op> struct Library {
   std::string name;
-  // True if the library is available and supports the descriptor on this device.
+  Place place = nullptr;  // null: all devices
+  // True if the library is available and supports the descriptor on this device, one of its place.
   std::function<bool(Device*, const D&)> supports;
   std::function<std::unique_ptr<Op>(Device*, const D&)> make;
   // False if later libraries are faster: they are tried first. Null: always true.
@@ -26,6 +34,24 @@ template <class D, class Op> struct Library {
   // Whether it knows groups of rows with weights of their own (`row_groups`); otherwise it is never
   // asked whether it supports them.
   bool knows_row_groups = false;
+  // Whether it is compared with other rows by measurement, for arrays in kNCHW and in kNHWC, and computes
+  // forward passes only.
+  bool compared = false, compared_nhwc = false, forward_only = false;
+
+  bool Supports(Device* device, const D& d) const {
+    return (!place || place(*device)) && Knows(d) && supports(device, d);
+  }
+
+ private:
+  bool Knows(const D& d) const {
+    if constexpr (requires { d.row_groups; }) {
+      if (d.row_groups > 0 && !knows_row_groups) return false;
+    }
+    if constexpr (requires { d.has_private_layout(); }) {
+      return (prefers_nhwc || !d.has_private_layout()) && (knows_pitch || d.y_pitch == 0);
+    }
+    return true;
+  }
 };
 
 // The libraries of one operation, in order of preference.
@@ -66,7 +92,7 @@ template <class D, class Op> class Table {
     std::vector<Row> rows;
     for (const auto* all : {&added_, &rows_}) {
       for (const Row& row : *all) {
-        if (Knows(row, descriptor) && row.supports(device, descriptor)) rows.push_back(row);
+        if (row.Supports(device, descriptor)) rows.push_back(row);
       }
     }
     std::stable_partition(rows.begin(), rows.end(), [&](const Row& row) {
@@ -88,17 +114,6 @@ template <class D, class Op> class Table {
       }
     }
     return position;
-  }
-
-  static bool Knows(const Row& row, const D& descriptor) {
-    if constexpr (requires { descriptor.row_groups; }) {
-      if (descriptor.row_groups > 0 && !row.knows_row_groups) return false;
-    }
-    if constexpr (requires { descriptor.has_private_layout(); }) {
-      return (row.prefers_nhwc || !descriptor.has_private_layout()) &&
-             (row.knows_pitch || descriptor.y_pitch == 0);
-    }
-    return true;
   }
 
   std::vector<Row> added_, rows_;

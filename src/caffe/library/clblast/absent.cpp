@@ -3,7 +3,7 @@
 namespace caffe {
 
 GemmLibrary ClBlastLibrary() {
-  return {"clblast", [](Device*, const GemmDescriptor&) { return false; }, nullptr};
+  return {"clblast", &OnOpenCl, [](Device*, const GemmDescriptor&) { return false; }, nullptr};
 }
 
 }  // namespace caffe

@@ -129,12 +129,11 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
 }  // namespace
 
 GemmLibrary ClBlastLibrary() {
-  return {"clblast",
+  return {"clblast", &OnOpenCl,
           [](Device* device, const GemmDescriptor& d) {
             // CLBlast's double kernels take half a minute to compile for a processor.
             const bool doubles = device->info().fp64 && !device->info().is_cpu_type;
-            return device->backend() == "opencl" && d.in == d.out && d.k > 0 &&
-                   (d.in == kFloat || (d.in == kDouble && doubles));
+            return d.in == d.out && d.k > 0 && (d.in == kFloat || (d.in == kDouble && doubles));
           },
           [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
             if (d.in == kDouble) return std::make_unique<ClBlastGemmOp<double>>(device, d);

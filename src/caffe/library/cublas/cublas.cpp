@@ -230,10 +230,10 @@ class CublasGemmOp final : public GemmOp {
 }  // namespace
 
 GemmLibrary CublasLibrary() {
-  return {"cublas",
-          [](Device* device, const GemmDescriptor& d) {
-            return device->backend() == "cuda" && !d.quantized() && !d.in.is_custom() && d.k > 0 &&
-                   d.batch <= INT32_MAX && Find() != nullptr;
+  return {"cublas", &OnCuda,
+          [](Device*, const GemmDescriptor& d) {
+            return !d.quantized() && !d.in.is_custom() && d.k > 0 && d.batch <= INT32_MAX &&
+                   Find() != nullptr;
           },
           [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
             return std::make_unique<CublasGemmOp>(device, d, *Find());

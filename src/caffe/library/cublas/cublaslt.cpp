@@ -534,14 +534,18 @@ class CublasLtGemmOp final : public GemmOp {
 }  // namespace
 
 GemmLibrary CublasLtLibrary() {
-  return {"cublaslt",
-          [](Device* device, const GemmDescriptor& d) {
-            return device->backend() == "cuda" && !d.quantized() && d.in != kDouble &&
-                   !d.in.is_custom() && d.k > 0 && d.batch <= INT32_MAX && Find() != nullptr;
-          },
-          [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
-            return std::make_unique<CublasLtGemmOp>(device, d);
-          }};
+  GemmLibrary row;
+  row.name = "cublaslt";
+  row.place = &OnCuda;
+  row.supports = [](Device*, const GemmDescriptor& d) {
+    return !d.quantized() && d.in != kDouble && !d.in.is_custom() && d.k > 0 &&
+           d.batch <= INT32_MAX && Find() != nullptr;
+  };
+  row.make = [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
+    return std::make_unique<CublasLtGemmOp>(device, d);
+  };
+  row.compared = true;
+  return row;
 }
 
 }  // namespace caffe

@@ -138,8 +138,8 @@ class CudnnConvOp final : public ConvOp {
 };
 
 // Whether cuDNN can describe the convolution.
-bool Describes(Device* device, const ConvDescriptor& d) {
-  if (device->backend() != "cuda" || d.quantized()) return false;
+bool Describes(const ConvDescriptor& d) {
+  if (d.quantized()) return false;
   // Images with few channels are copied anyway.
   if (d.x_layout != d.y_layout && !cudnn::ChannelsLast::ReadsCOrder(d)) return false;
   if (d.in != kFloat && !Narrow(d.in)) return false;
@@ -161,7 +161,7 @@ bool Describes(Device* device, const ConvDescriptor& d) {
 bool Supports(Device* device, const ConvDescriptor& descriptor) {
   ConvDescriptor d = descriptor;
   d.geometry.Normalize();
-  if (d.in.is_custom() || !Describes(device, d) || !cudnn::Find()) return false;
+  if (d.in.is_custom() || !Describes(d) || !cudnn::Find()) return false;
   d = cudnn::ChannelsLast::FormOf(d);
   return (!d.forward || cudnn::HasPlan(device, d, ConvPass::kForward)) &&
          (!d.backward_data || cudnn::HasPlan(device, d, ConvPass::kData)) &&
@@ -173,20 +173,23 @@ bool PrefersNhwc(Device* device, const ConvDescriptor& descriptor) {
   if (!Narrow(descriptor.in)) return false;
   ConvDescriptor d = descriptor;
   d.x_layout = d.y_layout = Layout::kNHWC;
-  return Supports(device, d);
+  return OnCuda(*device) && Supports(device, d);
 }
 
 }  // namespace
 
 ConvLibrary CudnnLibrary() {
-  return {"cudnn",
-          &Supports,
-          [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
-            return std::make_unique<CudnnConvOp>(device, d);
-          },
-          nullptr,
-          &PrefersNhwc,
-          true /* knows_pitch */};
+  ConvLibrary row;
+  row.name = "cudnn";
+  row.place = &OnCuda;
+  row.supports = &Supports;
+  row.make = [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+    return std::make_unique<CudnnConvOp>(device, d);
+  };
+  row.prefers_nhwc = &PrefersNhwc;
+  row.knows_pitch = true;
+  row.compared = row.compared_nhwc = true;
+  return row;
 }
 
 }  // namespace caffe

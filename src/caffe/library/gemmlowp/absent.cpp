@@ -3,11 +3,11 @@
 namespace caffe {
 
 GemmLibrary GemmlowpLibrary() {
-  return {"gemmlowp", [](Device*, const GemmDescriptor&) { return false; }, nullptr};
+  return {"gemmlowp", &OnHost, [](Device*, const GemmDescriptor&) { return false; }, nullptr};
 }
 
 ConvLibrary GemmlowpConvolutionLibrary() {
-  return {"gemmlowp", [](Device*, const ConvDescriptor&) { return false; }, nullptr};
+  return {"gemmlowp", &OnHost, [](Device*, const ConvDescriptor&) { return false; }, nullptr};
 }
 
 }  // namespace caffe

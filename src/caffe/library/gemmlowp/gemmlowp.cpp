@@ -192,10 +192,10 @@ class GemmlowpConvOp final : public ConvOp {
 GemmLibrary GemmlowpLibrary() {
   GemmLibrary row;
   row.name = "gemmlowp";
-  row.supports = [](Device* device, const GemmDescriptor& d) {
-    return device->host_accessible() && d.in == kQuant8 && !d.wide_sums() && Indexable(d.m * d.k) &&
-           Indexable(d.k * d.n) && Indexable(d.row_a() * d.m) &&
-           Indexable(d.row_b() * std::max(d.k, d.n));
+  row.place = &OnHost;
+  row.supports = [](Device*, const GemmDescriptor& d) {
+    return d.in == kQuant8 && !d.wide_sums() && Indexable(d.m * d.k) && Indexable(d.k * d.n) &&
+           Indexable(d.row_a() * d.m) && Indexable(d.row_b() * std::max(d.k, d.n));
   };
   row.make = [](Device* device, const GemmDescriptor& d) {
     return std::make_unique<GemmlowpOp>(device, d);
@@ -209,9 +209,9 @@ GemmLibrary GemmlowpLibrary() {
 ConvLibrary GemmlowpConvolutionLibrary() {
   ConvLibrary row;
   row.name = "gemmlowp";
-  row.supports = [](Device* device, const ConvDescriptor& d) {
-    return device->host_accessible() && d.in == kQuant8 && d.depth() <= kNarrowDepth &&
-           Indexable(d.weight_count());
+  row.place = &OnHost;
+  row.supports = [](Device*, const ConvDescriptor& d) {
+    return d.in == kQuant8 && d.depth() <= kNarrowDepth && Indexable(d.weight_count());
   };
   row.make = [](Device* device, const ConvDescriptor& d) {
     return std::make_unique<GemmlowpConvOp>(device, d);

@@ -283,7 +283,7 @@ bool Supports(Device* device, const ConvDescriptor& d) {
   if (!d.in.is_float() || d.group == 1 || d.group != d.in_channels || d.geometry.axes() > 2) {
     return false;
   }
-  if (!device->host_accessible()) return Counts(d);
+  if (!OnHost(*device)) return Counts(d);
   const ConvGeometry g = Planar(d.geometry);
   return StripLayout(g, true).possible() && StripLayout(g, false).possible();
 }
@@ -291,11 +291,15 @@ bool Supports(Device* device, const ConvDescriptor& d) {
 }  // namespace
 
 ConvLibrary DepthwiseLibrary() {
-  return {"depthwise", &Supports,
-          [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
-            if (device->host_accessible()) return std::make_unique<HostDepthwiseOp>(device, d);
-            return std::make_unique<DeviceDepthwiseOp>(device, d);
-          }};
+  ConvLibrary row;
+  row.name = "depthwise";
+  row.supports = &Supports;
+  row.make = [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+    if (OnHost(*device)) return std::make_unique<HostDepthwiseOp>(device, d);
+    return std::make_unique<DeviceDepthwiseOp>(device, d);
+  };
+  row.compared = true;
+  return row;
 }
 
 }  // namespace caffe

@@ -93,10 +93,7 @@ class GeneratedGemmOp final : public GemmOp {
 }  // namespace
 
 GemmLibrary GeneratedLibrary() {
-  return {"generated",
-          [](Device* device, const GemmDescriptor& d) {
-            return !device->host_accessible() && !d.quantized();
-          },
+  return {"generated", &OnDevices, [](Device*, const GemmDescriptor& d) { return !d.quantized(); },
           [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
             return std::make_unique<GeneratedGemmOp>(device, d);
           }};

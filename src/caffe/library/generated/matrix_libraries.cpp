@@ -292,7 +292,7 @@ bool ComputesProduct(const GemmDescriptor& d) {
 // Elsewhere loops take the place of matrix units, for tests: codes as the last row, and floats, of
 // which there are many more programs, on request.
 template <class D> bool Runs(Device* device, const D& d) {
-  return !device->host_accessible() && (d.quantized() || device->info().matrix);
+  return d.quantized() || device->info().matrix;
 }
 
 // Whether the product takes the time of reading the weights, as they are.
@@ -303,11 +303,11 @@ bool HasFewRows(const GemmDescriptor& d) {
 
 // Vendors' libraries multiply floats faster, but for a few rows.
 bool Prefers(Device* device, const ConvDescriptor& d) {
-  return device->info().matrix && (d.quantized() || !CudnnLibrary().supports(device, d));
+  return device->info().matrix && (d.quantized() || !CudnnLibrary().Supports(device, d));
 }
 bool Prefers(Device* device, const GemmDescriptor& d) {
   return device->info().matrix &&
-         (d.quantized() || HasFewRows(d) || !CublasLibrary().supports(device, d));
+         (d.quantized() || HasFewRows(d) || !CublasLibrary().Supports(device, d));
 }
 
 }  // namespace
@@ -315,6 +315,7 @@ bool Prefers(Device* device, const GemmDescriptor& d) {
 ConvLibrary MatrixConvolutionLibrary() {
   ConvLibrary row;
   row.name = "matrix";
+  row.place = &OnDevices;
   row.supports = [](Device* device, const ConvDescriptor& d) {
     return Runs(device, d) && ComputesConvolution(d);
   };
@@ -325,6 +326,7 @@ ConvLibrary MatrixConvolutionLibrary() {
   row.prefers_nhwc = [](Device* device, const ConvDescriptor&) { return device->info().matrix; };
   row.knows_pitch = true;
   row.knows_row_groups = true;
+  row.compared_nhwc = true;
   return row;
 }
 
@@ -342,6 +344,7 @@ std::unique_ptr<ConvOp> MakeMatrixConvolution(Device* device, const ConvDescript
 GemmLibrary MatrixGemmLibrary() {
   GemmLibrary row;
   row.name = "matrix";
+  row.place = &OnDevices;
   row.supports = [](Device* device, const GemmDescriptor& d) {
     return Runs(device, d) && ComputesProduct(d);
   };

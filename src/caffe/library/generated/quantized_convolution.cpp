@@ -89,10 +89,7 @@ class DeviceQuantizedConvOp final : public ConvOp {
 }  // namespace
 
 ConvLibrary DeviceQuantizedConvolutionLibrary() {
-  return {"generated",
-          [](Device* device, const ConvDescriptor& d) {
-            return !device->host_accessible() && d.quantized();
-          },
+  return {"generated", &OnDevices, [](Device*, const ConvDescriptor& d) { return d.quantized(); },
           [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
             return std::make_unique<DeviceQuantizedConvOp>(device, d);
           }};

@@ -75,10 +75,7 @@ class DeviceQuantizedGemmOp final : public GemmOp {
 }  // namespace
 
 GemmLibrary GeneratedQuantizedLibrary() {
-  return {"generated",
-          [](Device* device, const GemmDescriptor& d) {
-            return !device->host_accessible() && d.quantized();
-          },
+  return {"generated", &OnDevices, [](Device*, const GemmDescriptor& d) { return d.quantized(); },
           [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
             return std::make_unique<DeviceQuantizedGemmOp>(device, d);
           }};

@@ -531,9 +531,9 @@ std::unique_ptr<ConvOp> MakeChannelsLast(Device* device, const ConvDescriptor& d
 ConvLibrary HostQuantizedConvolutionLibrary() {
   ConvLibrary row;
   row.name = "native";
-  row.supports = [](Device* device, const ConvDescriptor& d) {
-    const bool layouts = !d.has_private_layout() || d.geometry.axes() <= 2;
-    return device->host_accessible() && d.quantized() && layouts;
+  row.place = &OnHost;
+  row.supports = [](Device*, const ConvDescriptor& d) {
+    return d.quantized() && (!d.has_private_layout() || d.geometry.axes() <= 2);
   };
   row.make = [](Device* device, const ConvDescriptor& d) {
     ConvDescriptor last = d;
@@ -546,7 +546,7 @@ ConvLibrary HostQuantizedConvolutionLibrary() {
   // Unless gemmlowp, which knows kNCHW only, is faster.
   row.prefers_nhwc = [](Device* device, const ConvDescriptor& d) {
     const ConvLibrary other = GemmlowpConvolutionLibrary();
-    return !other.supports(device, d) || !other.prefers(device, d);
+    return !other.Supports(device, d) || !other.prefers(device, d);
   };
   row.knows_pitch = true;
   return row;

@@ -217,10 +217,7 @@ class ByteGemmOp final : public GemmOp {
 }  // namespace
 
 GemmLibrary NativeQuantizedLibrary() {
-  return {"native",
-          [](Device* device, const GemmDescriptor& d) {
-            return device->host_accessible() && d.quantized();
-          },
+  return {"native", &OnHost, [](Device*, const GemmDescriptor& d) { return d.quantized(); },
           [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
             return std::make_unique<ByteGemmOp>(device, d);
           }};

@@ -160,10 +160,10 @@ bool HasSteps(const PoolDescriptor& d) {
 PoolLibrary NativeChannelsLastPoolingLibrary() {
   PoolLibrary row;
   row.name = "native";
-  row.supports = [](Device* device, const PoolDescriptor& d) {
-    return device->host_accessible() && d.has_private_layout() && !d.trains && HasSteps(d) &&
-           EveryWindowHasElements(d.height) && EveryWindowHasElements(d.width) &&
-           d.height.kernel * d.width.kernel <= kMostTaps;
+  row.place = &OnHost;
+  row.supports = [](Device*, const PoolDescriptor& d) {
+    return d.has_private_layout() && !d.trains && HasSteps(d) && EveryWindowHasElements(d.height) &&
+           EveryWindowHasElements(d.width) && d.height.kernel * d.width.kernel <= kMostTaps;
   };
   row.make = [](Device* device, const PoolDescriptor& d) -> std::unique_ptr<PoolOp> {
     return std::make_unique<ChannelsLastPoolOp>(device, d);

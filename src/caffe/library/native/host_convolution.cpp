@@ -576,10 +576,10 @@ template <class T> class HostConvOp final : public ConvOp {
 }  // namespace
 
 ConvLibrary HostConvolutionLibrary(const char* name, const HostGemms& (*gemms)()) {
-  return {name,
-          [gemms](Device* device, const ConvDescriptor& d) {
+  return {name, &OnHost,
+          [gemms](Device*, const ConvDescriptor& d) {
             // Images are computed by this library's threads, which can call only some BLAS builds.
-            return device->host_accessible() && !d.quantized() && gemms().nestable;
+            return !d.quantized() && gemms().nestable;
           },
           [gemms](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
             if (d.in == kDouble) return std::make_unique<HostConvOp<double>>(device, d, gemms());

@@ -213,20 +213,18 @@ std::unique_ptr<GemmOp> MakeHostGemm(Device* device, const GemmDescriptor& d,
   return std::make_unique<WideningGemmOp>(device, d, gemms);
 }
 
-bool Supports(Device* device, const GemmDescriptor& d) {
-  return device->backend() == "cpu" && !d.quantized();
-}
+bool Supports(Device*, const GemmDescriptor& d) { return !d.quantized(); }
 
 }  // namespace
 
 GemmLibrary NativeLibrary() {
-  return {"native", &Supports, [](Device* device, const GemmDescriptor& d) {
+  return {"native", &OnHost, &Supports, [](Device* device, const GemmDescriptor& d) {
             return MakeHostGemm(device, d, NativeGemms());
           }};
 }
 
 GemmLibrary OpenBlasLibrary() {
-  return {"openblas", &Supports, [](Device* device, const GemmDescriptor& d) {
+  return {"openblas", &OnHost, &Supports, [](Device* device, const GemmDescriptor& d) {
             return MakeHostGemm(device, d, OpenBlasGemms());
           }};
 }

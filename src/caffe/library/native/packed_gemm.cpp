@@ -91,8 +91,8 @@ class PackedGemmOp final : public GemmOp {
   GemmEpilogue epilogue_;
 };
 
-bool Supports(Device* device, const GemmDescriptor& d) {
-  return device->backend() == "cpu" && d.in == kFloat && d.out == kFloat && d.batch == 1 &&
+bool Supports(Device*, const GemmDescriptor& d) {
+  return d.in == kFloat && d.out == kFloat && d.batch == 1 &&
          d.weights() == GemmDescriptor::Weights::kB && !d.trans_a && d.m <= kMostRows;
 }
 
@@ -101,6 +101,7 @@ bool Supports(Device* device, const GemmDescriptor& d) {
 GemmLibrary PackedLibrary() {
   GemmLibrary row;
   row.name = "packed";
+  row.place = &OnHost;
   row.supports = &Supports;
   row.make = [](Device* device, const GemmDescriptor& d) {
     return std::make_unique<PackedGemmOp>(device, d);

@@ -153,10 +153,8 @@ class RowsGemmOp final : public GemmOp {
   std::unique_ptr<EpiloguePass> pass_;
 };
 
-bool Supports(Device* device, const GemmDescriptor& d) {
-  if (device->backend() != "cpu" || d.quantized() || d.in == kDouble || d.in.is_custom()) {
-    return false;
-  }
+bool Supports(Device*, const GemmDescriptor& d) {
+  if (d.quantized() || d.in == kDouble || d.in.is_custom()) return false;
   const int64_t most = d.in == kFloat ? kMostRows : kMostNarrowRows;
   return d.m <= most && d.batch == 1 && !d.trans_a && d.trans_b && Dots(d.in);
 }
@@ -164,7 +162,7 @@ bool Supports(Device* device, const GemmDescriptor& d) {
 }  // namespace
 
 GemmLibrary RowsLibrary() {
-  return {"rows", &Supports, [](Device* device, const GemmDescriptor& d) {
+  return {"rows", &OnHost, &Supports, [](Device* device, const GemmDescriptor& d) {
             return std::make_unique<RowsGemmOp>(device, d);
           }};
 }

@@ -376,9 +376,9 @@ class WinogradConvOp final : public ConvOp {
   std::vector<Thread> threads_;
 };
 
-bool Supports(Device* device, const ConvDescriptor& d) {
+bool Supports(Device*, const ConvDescriptor& d) {
   const ConvGeometry& g = d.geometry;
-  if (device->backend() != "cpu" || !Steps(HostLevel())) return false;
+  if (!Steps(HostLevel())) return false;
   if (!(d.in == kFloat && d.out == kFloat) || d.group != 1 || g.axes() != 2) return false;
   if (!(g.kernel == Shape{3, 3} || g.kernel == Shape{5, 5})) return false;
   if (!(g.stride == Shape{1, 1} && g.dilation == Shape{1, 1})) return false;
@@ -405,7 +405,7 @@ bool Pays(Device*, const ConvDescriptor& d) {
 }  // namespace
 
 ConvLibrary WinogradLibrary() {
-  return {"winograd", &Supports,
+  return {"winograd", &OnHost, &Supports,
           [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
             return std::make_unique<WinogradConvOp>(device, d);
           },

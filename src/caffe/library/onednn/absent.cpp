@@ -4,8 +4,8 @@
 namespace caffe {
 
 ConvLibrary OneDnnLibrary(bool widens) {
-  return {widens ? "onednn_float" : "onednn", [](Device*, const ConvDescriptor&) { return false; },
-          nullptr, nullptr, nullptr};
+  return {widens ? "onednn_float" : "onednn", &OnHost,
+          [](Device*, const ConvDescriptor&) { return false; }, nullptr};
 }
 
 double onednn::Bfloat16Time() { return 1; }

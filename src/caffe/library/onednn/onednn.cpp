@@ -41,9 +41,9 @@ bool ExtentsFit(const ConvDescriptor& d) {
          fit(g.stride) && fit(g.pad) && fit(g.dilation) && d.weight_count() <= kLargest;
 }
 
-bool Supports(Device* device, const ConvDescriptor& d, bool widens) {
+bool Supports(const ConvDescriptor& d, bool widens) {
   if (widens && onednn::Inner(d.in) == onednn::Element::f32) return false;
-  if (device->backend() != "cpu" || d.quantized() || d.in == kDouble) return false;
+  if (d.quantized() || d.in == kDouble) return false;
   if (d.geometry.axes() > 3 || d.workspace_limit > 0 || onednn::Level() != HostLevel())
     return false;
   if (!WindowsFit(d.geometry) || !ExtentsFit(d)) return false;
@@ -79,7 +79,7 @@ constexpr int64_t kPaysConversion = 64;
 bool WinogradIsFaster(Device* device, ConvDescriptor d) {
   static const ConvLibrary winograd = WinogradLibrary();
   d.x_layout = d.y_layout = Layout::kNCHW;
-  return winograd.supports(device, d) && winograd.prefers(device, d);
+  return winograd.Supports(device, d) && winograd.prefers(device, d);
 }
 
 constexpr int64_t kFewChannels = 32;
@@ -115,7 +115,8 @@ ConvLibrary OneDnnLibrary(bool widens) {
   using namespace std::placeholders;
   ConvLibrary row;
   row.name = widens ? onednn::kWideRow : onednn::kRow;
-  row.supports = std::bind(&Supports, _1, _2, widens);
+  row.place = &OnHost;
+  row.supports = std::bind(&Supports, _2, widens);
   row.make = std::bind(&onednn::MakeConvolution, _1, _2, widens);
   row.prefers = [widens](Device* device, const ConvDescriptor& d) {
     return Prefers(device, d) && WideIsFaster(d) == widens;
