@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 trap 'status=$?; echo "tools/check.sh: exit status $status after $SECONDS s"' EXIT
 jobs=${CAFFE_JOBS:-$(nproc)}
 tests=(ctest --output-on-failure --parallel "$jobs" --label-regex '^(null|cpu)$')
-thread_tests=(data device solver)
+thread_tests=(data device net solver)
 # It measures how GCC's OpenMP waits.
 python_tests=(--deselect tests/python/threads_test.py::test_threads_that_wait_sleep_soon)
 for name in arguments bfloat16 fork hdf5 io late_reads memory messages net number_views own_types \
@@ -51,9 +51,10 @@ if [ "${1:-}" = --threads ]; then
   no_opencl
   # Archer reports to the sanitizer how OpenMP's threads wait for each other. Libraries that are not
   # instrumented (OpenBLAS, oneDNN) synchronize by ways that it cannot see.
-  export OMP_TOOL_LIBRARIES=libarcher.so OMP_NUM_THREADS=2 OMP_PROC_BIND=false
+  # Threads that wait sleep: a loop of the runtime would take most of a core that others use, too.
+  export OMP_TOOL_LIBRARIES=libarcher.so OMP_NUM_THREADS=2 OMP_PROC_BIND=false OMP_WAIT_POLICY=passive
   # These limit the address space.
-  export GTEST_FILTER=-AvailableMemoryTest.*
+  export GTEST_FILTER=-AvailableMemoryTest.*:OddNetsTest.MissingMemoryNamesTheNet
   supp=$PWD/tests/thread_sanitizer.txt
   export TSAN_OPTIONS=die_after_fork=0:halt_on_error=1:second_deadlock_stack=1:ignore_noninstrumented_modules=1:suppressions=$supp:${TSAN_OPTIONS:-}
   names=$(IFS='|'; echo "${thread_tests[*]}")

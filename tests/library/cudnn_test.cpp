@@ -438,10 +438,14 @@ TEST_F(CudaLibrariesTest, HalfKindsPreferChannelsLast) {
     for (const bool train : {false, true}) {
       ConvDescriptor d = Nhwc(type, 8, 64, {14, 14}, 64, {3, 3}, {}, {1, 1});
       d.backward_data = d.backward_weights = train;
-      EXPECT_EQ(Multiplexer::PreferredLayout(device_, d),
-                type == kFloat ? Layout::kNCHW : Layout::kNHWC)
-          << d.name() << " " << train;
-      EXPECT_STREQ(Multiplexer::Convolution(device_, d)->library(), "cudnn") << d.name();
+      const std::string library = Multiplexer::Convolution(device_, d)->library();
+      // Whether our matrix units compute a forward pass with few results faster is measured.
+      EXPECT_TRUE(library == "cudnn" || (!train && library == "matrix")) << d.name() << library;
+      if (train || type != kFloat) {
+        EXPECT_EQ(Multiplexer::PreferredLayout(device_, d),
+                  type == kFloat ? Layout::kNCHW : Layout::kNHWC)
+            << d.name() << " " << train;
+      }
       // Our own kernels compute depthwise convolutions.
       d.group = 64;
       EXPECT_EQ(Multiplexer::PreferredLayout(device_, d), Layout::kNCHW) << d.name();
