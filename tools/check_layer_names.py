@@ -16,8 +16,11 @@ _ADDED = re.compile(r'set_type\(\s*"\w+"\s*\)')
 # Layers name those of their nets, their grouped form, and the layer that they are a case of.
 _LAYERS = 'src/caffe/layers/'
 _OF_LAYERS = re.compile(r'\b(?:Add|AddElsewhere|Traits)\([^;]*;|\bGroupedForm\{\s*"\w+"')
+_MESSAGE = re.compile(r'\+ "Parameter"')  # the end of a message's name
 _REGISTERED = re.compile(r'\.Add(?:Untyped|<\w+>)\(\s*"(\w+)"')
-_ROW = re.compile(r'\{"(\w+)",\s*"\w+",\s*"y =')  # of the table of element-wise layers
+# Of the tables of element-wise layers.
+_ROW = re.compile(r'\{"(\w+)",\s*"y =')
+_FUNCTION = re.compile(r'\bROW\((\w+),[^"]*"y =')
 _STRING = re.compile(r'"(\w+)"')
 
 
@@ -34,8 +37,8 @@ def _sources(root, tops):
 def layer_names(root):
     """The names of all types that are registered."""
     names = set()
-    for _, text in _sources(root, ('src/caffe/layers', 'python')):
-        names.update(_REGISTERED.findall(text), _ROW.findall(text))
+    for _, text in _sources(root, ('src/caffe/layers', 'include/caffe/library', 'python')):
+        names.update(_REGISTERED.findall(text), _ROW.findall(text), _FUNCTION.findall(text))
     return names
 
 
@@ -46,7 +49,7 @@ def check(root):
     for path, text in _sources(root, ('include', 'src', 'tools', 'python')):
         if path.startswith(_HOMES):
             continue
-        for allowed in (_REGISTERED, _ROW, _ADDED) + (_OF_LAYERS,) * path.startswith(_LAYERS):
+        for allowed in (_REGISTERED, _ROW, _ADDED, _MESSAGE) + (_OF_LAYERS,) * path.startswith(_LAYERS):
             text = allowed.sub(lambda match: re.sub(r'\w', ' ', match[0]), text)
         for number, line in enumerate(text.split('\n'), 1):
             for name in _STRING.findall(line.split('//')[0]):

@@ -5,3 +5,10 @@ DEVICE_FN Acctype swish_value(Acctype x, Acctype beta) {
   const Acctype s = (v < 0 ? e : REAL(1.0)) / (REAL(1.0) + e);
   return s == 0 ? s : x * s;
 }
+
+// s + v s (1 - s), where s (1 - s) is e / (1 + e)^2. If that is 0, its product with v is skipped.
+DEVICE_FN Acctype swish_gradient(Acctype d, Acctype x, Acctype beta) {
+  const Acctype v = x * beta, e = EXP(v < 0 ? v : -v), sum = REAL(1.0) + e;
+  const Acctype s = (v < 0 ? e : REAL(1.0)) / sum, both = e / (sum * sum);
+  return d * (both == 0 ? s : s + v * both);
+}

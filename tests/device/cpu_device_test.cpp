@@ -11,6 +11,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/kernel_text.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/element_function.hpp"
 #include "support/kernel_texts.hpp"
 #include "support/text.hpp"
 
@@ -77,7 +78,8 @@ struct Output {
 
 // Runs one kernel on arrays that depend on its declaration only.
 std::vector<Output> RunKernel(const std::string& level, const std::string& body,
-                              const TypeTriple& types, const KernelSignature& signature) {
+                              const TypeTriple& types, const KernelSignature& signature,
+                              int function) {
   SetHostLevel(level);
   CpuDevice device;
   auto kernel =
@@ -100,6 +102,8 @@ std::vector<Output> RunKernel(const std::string& level, const std::string& body,
       arguments.push_back(Requant::FromReal(0.71));
     } else if (scalar == ScalarKind::kFloat || scalar == ScalarKind::kDouble) {
       arguments.push_back(0.71);
+    } else if (parameter.name == "function") {
+      arguments.push_back(function);
     } else {
       arguments.push_back(kExtent);
     }
@@ -126,18 +130,43 @@ std::vector<double> Doubles(const Output& output) {
   return values;
 }
 
+void CompareLevels(const std::string& body, const TypeTriple& types, const KernelSignature& head,
+                   int function) {
+  const std::vector<std::string> levels = HostLevels();
+  // A sum over lanes has another order at every level: only those may differ, and only a little.
+  const bool sums = KernelText(body).find("SIMD_SUM") != std::string::npos;
+  const auto expected = RunKernel(levels.front(), body, types, head, function);
+  for (size_t l = 1; l < levels.size(); ++l) {
+    const auto actual = RunKernel(levels[l], body, types, head, function);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const std::string what = Concat(head.name, " ", function, " ", types.name(), ": ",
+                                      actual[i].name, " at level ", levels[l]);
+      if (!sums) {
+        ASSERT_TRUE(actual[i].bytes == expected[i].bytes) << what;
+        continue;
+      }
+      const auto a = Doubles(actual[i]), e = Doubles(expected[i]);
+      const double tolerance = actual[i].word == "f16"    ? 1e-3
+                               : actual[i].word == "bf16" ? 8e-3
+                                                          : 1e-4;
+      for (int64_t k = 0; k < kElements; ++k) {
+        if (std::isnan(a[k]) && std::isnan(e[k])) continue;  // roots of negative numbers
+        ASSERT_LE(std::abs(a[k] - e[k]), tolerance * std::max(1.0, std::abs(e[k])))
+            << what << ", element " << k;
+      }
+    }
+  }
+}
+
 class LevelTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(LevelTest, AllLevelsGiveTheSameBits) {
   const LevelGuard guard;
   const std::string& body = GetParam();
-  const std::vector<std::string> levels = HostLevels();
-  // A sum over lanes has another order at every level: only those may differ, and only a little.
-  const bool sums = KernelText(body).find("SIMD_SUM") != std::string::npos;
-  for (const ProgramText& text : KernelTexts("cuda", body, false)) {
+  for (const TypeTriple& types : BodyTriples(body)) {
     const std::vector<KernelSignature> heads = ParseKernelHeads(body, KernelText(body));
     for (const KernelSignature& head : heads) {
-      if (text.types.compute.is_quantized() && head.name.find("backward") != std::string::npos) {
+      if (types.compute.is_quantized() && head.name.find("backward") != std::string::npos) {
         continue;  // FLOAT_KIND leaves them out
       }
       // These address by how the launch was divided, or by codes, which extents that are all equal do
@@ -146,26 +175,13 @@ TEST_P(LevelTest, AllLevelsGiveTheSameBits) {
         return parameter.name == "slices" || parameter.name == "by_code";
       };
       if (std::any_of(head.parameters.begin(), head.parameters.end(), addresses)) continue;
-      const auto expected = RunKernel(levels.front(), body, text.types, head);
-      for (size_t l = 1; l < levels.size(); ++l) {
-        const auto actual = RunKernel(levels[l], body, text.types, head);
-        for (size_t i = 0; i < expected.size(); ++i) {
-          const std::string what = Concat(head.name, " ", text.types.name(), ": ", actual[i].name,
-                                          " at level ", levels[l]);
-          if (!sums) {
-            ASSERT_TRUE(actual[i].bytes == expected[i].bytes) << what;
-            continue;
-          }
-          const auto a = Doubles(actual[i]), e = Doubles(expected[i]);
-          const double tolerance = actual[i].word == "f16"    ? 1e-3
-                                   : actual[i].word == "bf16" ? 8e-3
-                                                              : 1e-4;
-          for (int64_t k = 0; k < kElements; ++k) {
-            if (std::isnan(a[k]) && std::isnan(e[k])) continue;  // roots of negative numbers
-            ASSERT_LE(std::abs(a[k] - e[k]), tolerance * std::max(1.0, std::abs(e[k])))
-                << what << ", element " << k;
-          }
-        }
+      // Those of neuron/functions have a kernel's body for each function.
+      const bool many = std::any_of(
+          head.parameters.begin(), head.parameters.end(),
+          [](const KernelParameter& parameter) { return parameter.name == "function"; });
+      const int functions = many ? static_cast<int>(ElementFunction::Kinds().size()) : 1;
+      for (int function = 1; function <= functions; ++function) {
+        CompareLevels(body, types, head, function);
       }
     }
   }

@@ -135,12 +135,6 @@ TEST(DynamicLibrary, GivenFoldersComeFirst) {
 
 // --- Every file of kernels/ with kernels for devices, in every type that its first line names ------
 
-std::vector<std::string> BodiesForDevices() {
-  std::vector<std::string> bodies = KernelBodies();
-  std::erase_if(bodies, [](const std::string& path) { return !RunsOn(path, "", false); });
-  return bodies;
-}
-
 // The option with which NVRTC compiles fastest: it checks the same and optimizes less. Empty if NVRTC
 // does not have it.
 const std::string& LeastEffort() {

@@ -59,7 +59,7 @@ TEST_P(EveryBodyOnOpenCl, Builds) {
   EXPECT_GT(built, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, EveryBodyOnOpenCl, testing::ValuesIn(KernelBodies()),
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryBodyOnOpenCl, testing::ValuesIn(BodiesForDevices()),
                          [](const auto& info) { return BodyName(info.param); });
 
 // The same in types of users, each body in one of them: of texts, of a table, or of four bytes.

@@ -13,7 +13,6 @@
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layers/memory_data_layer.hpp"
 #include "caffe/memory/access_log.hpp"
-#include "support/chains.hpp"
 #include "support/devices.hpp"
 #include "support/keeping_device.hpp"
 #include "support/layer_samples.hpp"
@@ -92,24 +91,6 @@ template <class Check> int ForEachSample(const Check& check) {
     }
   }
   return count;
-}
-
-double Logistic(double x) { return 1 / (1 + std::exp(-x)); }
-
-double Value(const Activation& activation, double slope, double x) {
-  const double a = activation.a, b = activation.b;
-  switch (activation.kind) {
-    case Activation::Kind::kNone: return x;
-    case Activation::Kind::kReLU: return x > 0 ? x : a * x;
-    case Activation::Kind::kReLU6: return x > 6 ? 6 : x > 0 ? x : a * x;
-    case Activation::Kind::kClip: return std::min(std::max(x, a), b);
-    case Activation::Kind::kELU: return x > 0 ? x : a * std::expm1(x);
-    case Activation::Kind::kSigmoid: return Logistic(x);
-    case Activation::Kind::kTanH: return std::tanh(x);
-    case Activation::Kind::kSwish: return x * Logistic(a * x);
-    case Activation::Kind::kPReLU: return x > 0 ? x : slope * x;
-  }
-  return NAN;
 }
 
 // The index along `axis` of each element of a blob.
@@ -193,50 +174,35 @@ TEST(LayerFactsTest, AliasesAreTheTopsThatShareMemory) {
   EXPECT_GE(aliases, 6);
 }
 
-TEST(LayerFactsTest, APointwiseLayerIsItsActivation) {
-  std::set<Activation::Kind> kinds;
+TEST(LayerFactsTest, AFunctionOfElementsIsItsFormula) {
+  using Kind = ElementFunction::Kind;
+  std::set<Kind> kinds{Kind::kAffine, Kind::kSum};  // have facts of their own
   ForEachSample([&kinds](Probe& probe) {
     const LayerFacts facts = probe.facts();
-    if (!facts.pointwise) {
+    if (!facts.function) {
       EXPECT_FALSE(facts.slopes);
       return false;
     }
-    const Activation& activation = *facts.pointwise;
-    EXPECT_EQ(facts.slopes != nullptr, activation.kind == Activation::Kind::kPReLU);
-    Numbers x = TestNumbers(probe.bottom()[0]->count(), 3);
-    for (double& value : x) value *= 8;  // on both sides of what clips
-    probe.tester().SetBottom(0, x);
-    const Numbers slopes = facts.slopes ? facts.slopes->DataAsDouble() : Numbers{0};
+    EXPECT_FALSE(facts.affine || facts.sum);
+    ElementFunction function = *facts.function;
+    EXPECT_EQ(facts.slopes != nullptr, function.kind == Kind::kPReLU);
+    if (function.activation()) {
+      Numbers x = TestNumbers(probe.bottom()[0]->count(), 3);
+      for (double& value : x) value *= 8;  // on both sides of what clips
+      probe.tester().SetBottom(0, x);
+    }
+    const Numbers slopes = facts.slopes ? facts.slopes->DataAsDouble() : Numbers();
     const std::vector<int64_t> channels = IndicesAlong(*probe.bottom()[0], 1);
     Numbers expected;
-    for (size_t i = 0; i < x.size(); ++i) {
-      const double slope = slopes[slopes.size() == 1 ? 0 : channels[i]];
-      expected.push_back(Value(activation, slope, x[i]));
-    }
-    ExpectNear(probe.Run(), expected, 1e-7, "y");  // parameters are float
-    kinds.insert(activation.kind);
-    return true;
-  });
-  EXPECT_EQ(kinds.size(), 9u) << "each kind of activation has a layer";
-}
-
-TEST(LayerFactsTest, AFunctionOfElementsIsItsFormula) {
-  std::set<ChainFormula> formulas;
-  ForEachSample([&formulas](Probe& probe) {
-    const LayerFacts facts = probe.facts();
-    if (!facts.function) return false;
-    EXPECT_FALSE(facts.pointwise || facts.affine || facts.sum);
-    const ElementFunction& function = *facts.function;
-    EXPECT_EQ(static_cast<int>(function.constants.size()), ConstantsOf(function.formula));
-    Numbers expected;
     for (const double x : probe.bottom()[0]->DataAsDouble()) {
-      expected.push_back(test::ChainValue(function.formula, x, function.constants.data(), 0));
+      if (facts.slopes) function.a = slopes[slopes.size() == 1 ? 0 : channels[expected.size()]];
+      expected.push_back(function.value(x));
     }
     ExpectNear(probe.Run(), expected, 1e-7, "y");  // parameters are float
-    formulas.insert(function.formula);
+    kinds.insert(function.kind);
     return true;
   });
-  EXPECT_EQ(formulas.size(), 8u) << "each formula besides the activations has a layer";
+  EXPECT_EQ(kinds.size(), ElementFunction::Kinds().size() + 1) << "each function has a layer";
 }
 
 TEST(LayerFactsTest, AnAffineLayerIsItsScalesAndShifts) {

@@ -361,15 +361,18 @@ TEST(PointwiseTableTest, FormulasGiveThePoints) {
     const bool backward = formula.gradient != Gradient::kNone;
     EXPECT_EQ(TraitsOf(sample.type).backward, backward) << Text(sample);
     for (const Point& point : sample.points) {
-      EXPECT_NEAR(formula.value(point.x), point.y, 1e-12) << Text(sample) << " of " << point.x;
+      EXPECT_NEAR(formula.function.value(point.x), point.y, 1e-12)
+          << Text(sample) << " of " << point.x;
       if (!backward) continue;
-      EXPECT_NEAR(formula.slope(point.x), point.slope, 1e-12) << Text(sample) << " of " << point.x;
+      EXPECT_NEAR(formula.function.slope(point.x), point.slope, 1e-12)
+          << Text(sample) << " of " << point.x;
     }
     for (const double x : Inputs(sample, 101)) {
       if (!backward) break;
       const double h = 1e-6;
-      const double difference = (formula.value(x + h) - formula.value(x - h)) / (2 * h);
-      EXPECT_NEAR(formula.slope(x), difference, 1e-6 * std::max(1.0, std::abs(difference)))
+      const double difference =
+          (formula.function.value(x + h) - formula.function.value(x - h)) / (2 * h);
+      EXPECT_NEAR(formula.function.slope(x), difference, 1e-6 * std::max(1.0, std::abs(difference)))
           << Text(sample) << " of " << x;
     }
   }
@@ -409,7 +412,8 @@ TEST_P(PointwiseLayerTest, ForwardAndBackward) {
     const PointwiseFormula& formula = FormulaOf(layer);
     const std::vector<double> x = layer.Bottom(0);
     std::vector<double> y(x.size());
-    std::transform(x.begin(), x.end(), y.begin(), formula.value);
+    std::transform(x.begin(), x.end(), y.begin(),
+                   [&formula](double v) { return formula.function.value(v); });
     ExpectNear(layer.Top(), y, Tolerance(type), "y of " + Text(sample));
     if (!TraitsOf(sample.type).backward) {
       const BlobVec blob{&layer.bottom()};
@@ -421,7 +425,7 @@ TEST_P(PointwiseLayerTest, ForwardAndBackward) {
     layer.RandomTopDiff();
     layer.Backward();
     std::vector<double> expected = layer.top().DiffAsDouble();
-    for (size_t i = 0; i < x.size(); ++i) expected[i] *= formula.slope(x[i]);
+    for (size_t i = 0; i < x.size(); ++i) expected[i] *= formula.function.slope(x[i]);
     ExpectNear(layer.BottomDiff(0), expected, Tolerance(type), "dE/dx of " + Text(sample));
 
     const InPlaceResult in_place = RunInPlace(layer);
@@ -444,12 +448,14 @@ TEST_P(PointwiseLayerTest, Shapes) {
       const PointwiseFormula& formula = FormulaOf(layer);
       const std::vector<double> x = layer.Bottom(0);
       std::vector<double> expected(x.size());
-      std::transform(x.begin(), x.end(), expected.begin(), formula.value);
+      std::transform(x.begin(), x.end(), expected.begin(),
+                     [&formula](double v) { return formula.function.value(v); });
       ExpectNear(layer.Top(), expected, Tolerance(type), Text(sample));
       if (!TraitsOf(sample.type).backward) continue;
       layer.SetTopDiff(0, std::vector<double>(count, 1));
       layer.Backward();
-      std::transform(x.begin(), x.end(), expected.begin(), formula.slope);
+      std::transform(x.begin(), x.end(), expected.begin(),
+                     [&formula](double v) { return formula.function.slope(v); });
       ExpectNear(layer.BottomDiff(0), expected, Tolerance(type), Text(sample));
       const InPlaceResult in_place = RunInPlace(layer);
       EXPECT_EQ(in_place.data, layer.Top()) << Text(sample);
@@ -471,16 +477,16 @@ TEST_P(PointwiseLayerTest, ExtremeValuesAndNan) {
     const std::vector<double> rounded = layer.Bottom(0), y = layer.Top();
     const auto what = [&](size_t i) { return Concat(Text(sample), " of ", x[i]); };
     for (size_t i = 0; i < x.size(); ++i) {
-      ExpectAlike(y[i], formula.value(rounded[i]), type, "y, " + what(i));
+      ExpectAlike(y[i], formula.function.value(rounded[i]), type, "y, " + what(i));
     }
-    const bool constant = formula.value(0) == formula.value(1);
+    const bool constant = formula.function.value(0) == formula.function.value(1);
     EXPECT_TRUE(constant || std::isnan(y.back())) << Text(sample);
     if (!TraitsOf(sample.type).backward) continue;
     layer.SetTopDiff(0, std::vector<double>(x.size(), 1));
     layer.Backward();
     const std::vector<double> diff = layer.BottomDiff(0);
     for (size_t i = 0; i < x.size(); ++i) {
-      const double slope = formula.slope(rounded[i]);
+      const double slope = formula.function.slope(rounded[i]);
       if (!std::isnan(slope)) ExpectAlike(diff[i], slope, type, "dE/dx, " + what(i));
     }
   }
@@ -538,7 +544,7 @@ TEST(PointwiseLayerBitsTest, FloatsAreAccurate) {
     layer.Forward();
     const std::vector<double> x = layer.Bottom(0), y = layer.Top();
     for (size_t i = 0; i < x.size(); ++i) {
-      const double expected = FormulaOf(layer).value(x[i]);
+      const double expected = FormulaOf(layer).function.value(x[i]);
       ASSERT_NEAR(y[i], expected, sample.float_error * std::abs(expected) + 1e-45)
           << Text(sample) << " of " << x[i];
     }

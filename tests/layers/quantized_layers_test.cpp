@@ -295,7 +295,7 @@ TEST_P(QuantizedLayerTest, ParametersHoldTheFactorsOfSlopes) {
   const auto slopes = make({kChannels}, {0.25, -0.5, 0, 1.5});
   QuantizedParameters::Source source{weights.get(), bias.get()};
   source.channels = kChannels;
-  source.activation = {Activation::Kind::kPReLU};
+  source.activation = {ElementFunction::Kind::kPReLU};
   source.slopes = slopes.get();
   QuantizedParameters parameters(source, type(), device());
   const QuantRange in = In(), out = Out();

@@ -7,7 +7,6 @@
 
 #include "caffe/core/error.hpp"
 #include "library/library_support.hpp"
-#include "support/chains.hpp"
 #include "support/devices.hpp"
 
 namespace caffe {
@@ -15,15 +14,15 @@ namespace {
 
 using test::Array;
 using test::Values;
-using Formula = ChainFormula;
+using Kind = ElementFunction::Kind;
 using Numbers = std::vector<double>;
 
 struct Stage {
-  Formula formula;
+  Kind kind;
   Numbers constants;  // for each constant a value for each channel
 };
 
-// Formulas whose arguments stay where they are defined and small. `channels`: affine maps and slopes
+// Functions whose arguments stay where they are defined and small. `channels`: affine maps and slopes
 // have other constants in each.
 class RandomChain {
  public:
@@ -33,17 +32,17 @@ class RandomChain {
     stages_.clear();
     sums_ = 0;
     // Later arguments are not exact, and could be on the other side.
-    if (Draw(0, 1) < 0.2) Add(Formula::kThreshold);
+    if (Draw(0, 1) < 0.2) Add(Kind::kThreshold);
     while (static_cast<int>(stages_.size()) < length) {
-      const auto formula = static_cast<Formula>(random_() % test::kChainFormulas);
-      if (formula == Formula::kThreshold || formula == Formula::kConstant) continue;
-      if (formula == Formula::kSum && sums_ == ChainOp::kMaxSummands) continue;
-      const bool positive = formula == Formula::kLog || formula == Formula::kPower;
-      const bool grows = formula == Formula::kExp || formula == Formula::kSquare;
+      const Kind kind = ElementFunction::Kinds()[random_() % ElementFunction::Kinds().size()];
+      if (kind == Kind::kThreshold || kind == Kind::kConstant) continue;
+      if (kind == Kind::kSum && sums_ == ChainOp::kMaxSummands) continue;
+      const bool positive = kind == Kind::kLog || kind == Kind::kPower;
+      const bool grows = kind == Kind::kExp || kind == Kind::kSquare;
       if (static_cast<int>(stages_.size()) + (positive || grows) >= length) continue;
-      if (positive) Add(Formula::kSigmoid);
-      if (grows) Add(Formula::kTanH);
-      Add(formula);
+      if (positive) Add(Kind::kSigmoid);
+      if (grows) Add(Kind::kTanH);
+      Add(kind);
     }
     return stages_;
   }
@@ -53,25 +52,24 @@ class RandomChain {
     return std::uniform_real_distribution<double>(low, high)(random_);
   }
 
-  void Add(Formula formula) {
-    Stage stage{formula, {}};
-    const bool separate = formula == Formula::kAffine || formula == Formula::kSlope;
-    for (int j = 0; j < ConstantsOf(formula); ++j) {
+  void Add(Kind kind) {
+    Stage stage{kind, {}};
+    const bool separate = kind == Kind::kAffine || kind == Kind::kPReLU;
+    for (int j = 0; j < ElementFunction::RowOf(kind).constants; ++j) {
       for (int64_t c = 0; c < channels_; ++c) {
         const bool same = c > 0 && !separate;
-        stage.constants.push_back(same ? stage.constants.back() : One(formula, j));
+        stage.constants.push_back(same ? stage.constants.back() : One(kind, j));
       }
     }
-    sums_ += formula == Formula::kSum;
+    sums_ += kind == Kind::kSum;
     stages_.push_back(std::move(stage));
   }
 
   // Representable in float.
-  double One(Formula formula, int j) {
-    if (formula == Formula::kClip) return j == 0 ? -0.75 : 1.25;
-    if (formula == Formula::kThreshold) return 0.125;
-    if (formula == Formula::kLog || formula == Formula::kPower)
-      return static_cast<float>(Draw(0.5, 1.5));
+  double One(Kind kind, int j) {
+    if (kind == Kind::kClip) return j == 0 ? -0.75 : 1.25;
+    if (kind == Kind::kThreshold) return 0.125;
+    if (kind == Kind::kLog || kind == Kind::kPower) return static_cast<float>(Draw(0.5, 1.5));
     return static_cast<float>(Draw(-1.25, 1.25));
   }
 
@@ -89,9 +87,9 @@ class ChainTest : public testing::TestWithParam<DeviceType> {
 
   static void Check(const std::vector<Stage>& stages, const ChainOp::Shape& shape, bool in_place) {
     const auto [device, type] = GetParam();
-    std::vector<Formula> formulas;
-    for (const Stage& stage : stages) formulas.push_back(stage.formula);
-    const ChainOp op(device, type, formulas, shape);
+    std::vector<Kind> kinds;
+    for (const Stage& stage : stages) kinds.push_back(stage.kind);
+    const ChainOp op(device, type, kinds, shape);
     Numbers table;
     int constants = 0;
     std::vector<std::unique_ptr<Array>> arrays;
@@ -99,13 +97,13 @@ class ChainTest : public testing::TestWithParam<DeviceType> {
     std::vector<DevicePtr> pointers;
     std::string names;
     for (const Stage& stage : stages) {
-      names += Concat(static_cast<int>(stage.formula), " ");
-      for (int j = 0; j < ConstantsOf(stage.formula); ++j, ++constants) {
+      names += ElementFunction::RowOf(stage.kind).name + " ";
+      for (int j = 0; j < ElementFunction::RowOf(stage.kind).constants; ++j, ++constants) {
         for (int64_t c = 0; c < op.width(); ++c) {
           table.push_back(stage.constants[j * shape.channels + c % shape.channels]);
         }
       }
-      if (stage.formula != Formula::kSum) continue;
+      if (stage.kind != Kind::kSum) continue;
       summands.push_back(Rounded(Values(shape.count, 10 + static_cast<int>(summands.size()))));
       arrays.push_back(std::make_unique<Array>(device, type, summands.back()));
       pointers.push_back(*arrays.back());
@@ -125,14 +123,14 @@ class ChainTest : public testing::TestWithParam<DeviceType> {
       size_t sum = 0;
       for (const Stage& stage : stages) {
         double k[3] = {};
-        for (int j = 0; j < ConstantsOf(stage.formula); ++j) {
+        for (int j = 0; j < ElementFunction::RowOf(stage.kind).constants; ++j) {
           k[j] = stage.constants[j * shape.channels + channel];
         }
-        const double u = stage.formula == Formula::kSum ? summands[sum++][i] : 0;
-        expected = test::ChainValue(stage.formula, expected, k, u);
+        const double u = stage.kind == Kind::kSum ? summands[sum++][i] : 0;
+        expected = ElementFunction{stage.kind, k[0], k[1], k[2]}.value(expected, u);
       }
       ASSERT_NEAR(y[i], expected, 4 * Tolerance(type) * (1 + std::abs(expected)))
-          << "formulas " << names << "element " << i << " of " << shape.count << ", "
+          << "functions " << names << "element " << i << " of " << shape.count << ", "
           << shape.channels << " channels of " << shape.inner;
     }
   }
@@ -157,26 +155,25 @@ TEST_P(ChainTest, RandomChains) {
   }
 }
 
-TEST_P(ChainTest, EachFormula) {
+TEST_P(ChainTest, EachFunction) {
   const auto [device, type] = GetParam();
   if (CompilesSlowly(*device) && type != kFloat) {
-    GTEST_SKIP() << "each formula in float alone";
+    GTEST_SKIP() << "each function in float alone";
   }
   // The second one is constant, so that the first does not matter; later ones do.
-  for (int f = 0; f < test::kChainFormulas; ++f) {
-    const auto formula = static_cast<Formula>(f);
-    Stage stage{formula, Numbers(ConstantsOf(formula), 0.5)};
+  for (const Kind kind : ElementFunction::Kinds()) {
+    Stage stage{kind, Numbers(ElementFunction::RowOf(kind).constants, 0.5)};
     std::vector<Stage> stages{stage};
-    if (formula == Formula::kLog || formula == Formula::kPower) {
-      stages.insert(stages.begin(), Stage{Formula::kAbs, {}});
+    if (kind == Kind::kLog || kind == Kind::kPower) {
+      stages.insert(stages.begin(), Stage{Kind::kAbsVal, {}});
     }
     Check(stages, {257, 1, 1}, false);
   }
 }
 
 TEST_P(ChainTest, NothingToCompute) {
-  Check({{Formula::kReLU, {}}}, {0, 1, 1}, false);
-  Check({{Formula::kAffine, Numbers(6, 2)}}, {0, 3, 4}, false);
+  Check({{Kind::kReLU, {}}}, {0, 1, 1}, false);
+  Check({{Kind::kAffine, Numbers(6, 2)}}, {0, 3, 4}, false);
 }
 
 // NaN stays NaN, infinities are values.
@@ -185,7 +182,7 @@ TEST_P(ChainTest, SpecialValues) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Array x(device, type, {std::nan(""), kInfinity, -kInfinity});
   const Array table(device, type == kDouble ? kDouble : kFloat, {2, 1});
-  ChainOp(device, type, {Formula::kAffine, Formula::kReLU}, {3, 1, 1}).Run(table, x, {}, x);
+  ChainOp(device, type, {Kind::kAffine, Kind::kReLU}, {3, 1, 1}).Run(table, x, {}, x);
   const Numbers y = x.Read();
   EXPECT_TRUE(std::isnan(y[0]));
   EXPECT_EQ(y[1], kInfinity);
@@ -197,9 +194,9 @@ INSTANTIATE_TEST_SUITE_P(All, ChainTest, testing::ValuesIn(DevicesAndFloats()),
 
 TEST(ChainErrorTest, Limits) {
   Device* const cpu = Runtime::Get().cpu();
-  const auto message = [&](DataType type, std::vector<Formula> formulas, ChainOp::Shape shape) {
+  const auto message = [&](DataType type, std::vector<Kind> kinds, ChainOp::Shape shape) {
     try {
-      ChainOp(cpu, type, std::move(formulas), shape);
+      ChainOp(cpu, type, std::move(kinds), shape);
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -208,13 +205,12 @@ TEST(ChainErrorTest, Limits) {
   const auto find = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
-  EXPECT_EQ(message(kFloat, std::vector<Formula>(12, Formula::kReLU), {4, 1, 1}), "");
-  EXPECT_TRUE(find(message(kFloat, std::vector<Formula>(13, Formula::kReLU), {4, 1, 1}),
-                   "at most 12 formulas and 4 sums; this one has 13 and 0"));
-  EXPECT_TRUE(find(message(kFloat, std::vector<Formula>(5, Formula::kSum), {4, 1, 1}), "5 and 5"));
-  EXPECT_TRUE(find(message(kQuant8, {Formula::kReLU}, {4, 1, 1}), "only float kinds"));
-  EXPECT_TRUE(find(message(kFloat, {Formula::kAffine}, {10, 3, 1}), "3 channels"));
-  EXPECT_THROW(ElementFunction::Of(Activation{}), Error);
+  EXPECT_EQ(message(kFloat, std::vector<Kind>(12, Kind::kReLU), {4, 1, 1}), "");
+  EXPECT_TRUE(find(message(kFloat, std::vector<Kind>(13, Kind::kReLU), {4, 1, 1}),
+                   "at most 12 functions and 4 sums; this one has 13 and 0"));
+  EXPECT_TRUE(find(message(kFloat, std::vector<Kind>(5, Kind::kSum), {4, 1, 1}), "5 and 5"));
+  EXPECT_TRUE(find(message(kQuant8, {Kind::kReLU}, {4, 1, 1}), "only float kinds"));
+  EXPECT_TRUE(find(message(kFloat, {Kind::kAffine}, {10, 3, 1}), "3 channels"));
 }
 
 }  // namespace

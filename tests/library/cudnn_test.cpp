@@ -365,7 +365,7 @@ TEST_F(ConvGraphTest, FusesEpiloguesOfFloat) {
 TEST_F(ConvGraphTest, DescribesEveryEpilogueThatItFuses) {
   int fused = 0;
   for (const DataType type : {kFloat, kHalf}) {
-    for (const Activation& activation : test::Activations()) {
+    for (const ElementFunction& activation : test::Activations()) {
       for (const auto& stages : test::StagesWith(activation)) {
         for (const auto bias : {Epilogue::Bias::kNone, Epilogue::Bias::kPerRow}) {
           ConvDescriptor d = Grouped(type, Layout::kNHWC);

@@ -20,7 +20,7 @@ using test::AllDevices;
 using test::Array;
 using test::Values;
 using Bias = Epilogue::Bias;
-using Kind = Activation::Kind;
+using Kind = ElementFunction::Kind;
 
 struct TypePair {
   DataType in, out;
@@ -36,7 +36,7 @@ bool Worthwhile(Device* device, const TypePair& types, const Epilogue& epilogue)
   if (device->host_accessible()) return true;
   const bool sum = epilogue.sum() != nullptr;
   const bool first = sum && std::holds_alternative<ResidualSum>(epilogue.stages[0]);
-  const Activation f = epilogue.activation();
+  const ElementFunction f = epilogue.activation();
   const bool relu = f == kPlainReLU;
   if (types.in != kFloat) return first && (relu || f.kind == Kind::kPReLU);
   if (!device->info().is_cpu_type || first) return true;
@@ -153,7 +153,7 @@ TEST(EpilogueTest, StagesOfProductsEqualTheDefinition) {
       if (!Supports(device, d.in)) continue;
       const GemmRun run(device, d);
       int turn = 0;
-      for (const Activation& activation : test::Activations()) {
+      for (const ElementFunction& activation : test::Activations()) {
         for (const auto& stages : test::StagesWith(activation)) {
           for (const Bias axis : {Bias::kNone, Bias::kPerRow, Bias::kPerColumn}) {
             d.epilogue.bias = axis;
@@ -235,7 +235,7 @@ TEST(EpilogueTest, StagesOfConvolutionsEqualTheDefinition) {
         if (!Supports(device, d.in)) continue;
         const ConvRun run(device, d, x);
         int turn = 0;
-        for (const Activation& activation : test::Activations()) {
+        for (const ElementFunction& activation : test::Activations()) {
           for (const auto& stages : test::StagesWith(activation)) {
             for (const Bias axis : {Bias::kNone, Bias::kPerRow}) {
               d.epilogue.bias = axis;
@@ -285,7 +285,7 @@ class Unfused {
             ->Launch(n, {n, 2, in, DevicePtr(operands.residual()), in, in, 1.0,
                          static_cast<double>(sum->coefficient), 0.0, 0.0, out});
       } else {
-        Activate(std::get<Activation>(stage), epilogue, n, in, operands, out);
+        Activate(std::get<ElementFunction>(stage), epilogue, n, in, operands, out);
       }
       v = y.Read();
     }
@@ -297,32 +297,22 @@ class Unfused {
     return ProgramBuilder(device_, body).Types(kFloat).Body(body).Build()->CreateKernel(kernel);
   }
 
-  void Activate(const Activation& f, const Epilogue& epilogue, int64_t n, DevicePtr x,
+  void Activate(const ElementFunction& f, const Epilogue& epilogue, int64_t n, DevicePtr x,
                 const ConvRun& operands, DevicePtr y) const {
-    const double a = f.a, b = f.b;
-    switch (f.kind) {
-      case Kind::kNone: return;
-      case Kind::kReLU:
-        if (a == 0) {
-          Make("neuron/relu", "relu_forward")->Launch(n, {n, x, y, 1.0});
-        } else {
-          Make("neuron/relu", "relu_forward_slope")->Launch(n, {n, x, y, 1.0, a});
-        }
-        return;
-      case Kind::kReLU6: Make("neuron/relu6", "relu6_forward")->Launch(n, {n, x, y, a}); return;
-      case Kind::kClip: Make("neuron/clip", "clip_forward")->Launch(n, {n, x, y, a, b}); return;
-      case Kind::kELU: Make("neuron/elu", "elu_forward")->Launch(n, {n, x, y, a}); return;
-      case Kind::kSigmoid: Make("neuron/sigmoid", "sigmoid_forward")->Launch(n, {n, x, y}); return;
-      case Kind::kTanH: Make("neuron/tanh", "tanh_forward")->Launch(n, {n, x, y}); return;
-      case Kind::kSwish: Make("neuron/swish", "swish_forward")->Launch(n, {n, x, y, a}); return;
-      case Kind::kPReLU: {
-        const int64_t rows = n / positions_;
-        const int64_t channels = epilogue.slopes == Bias::kNone ? 1 : channels_;
-        Make("neuron/prelu", "prelu_rows")
-            ->Launch({rows, positions_},
-                     {rows, positions_, channels, x, DevicePtr(operands.slopes()), y});
-        return;
-      }
+    if (f.kind == Kind::kReLU) {
+      Make("neuron/relu", "relu_forward")->Launch(n, {n, x, y, 1.0});
+    } else if (f.kind == Kind::kLeaky) {
+      Make("neuron/relu", "relu_forward_slope")->Launch(n, {n, x, y, 1.0, f.a});
+    } else if (f.kind == Kind::kPReLU) {
+      const int64_t rows = n / positions_;
+      const int64_t channels = epilogue.slopes == Bias::kNone ? 1 : channels_;
+      Make("neuron/prelu", "prelu_rows")
+          ->Launch({rows, positions_},
+                   {rows, positions_, channels, x, DevicePtr(operands.slopes()), y});
+    } else if (f.kind != Kind::kNone) {
+      FunctionProgram(device_, TypeTriple::Equal(kFloat), f.kind)
+          ->CreateKernel("function_forward")
+          ->Launch(n, {n, x, y, static_cast<int>(f.kind), f.a, f.b, f.c});
     }
   }
 
@@ -353,7 +343,7 @@ TEST(EpilogueTest, InFloatAFusedOperatorGivesTheBitsOfTheLayers) {
     for (Device* device : AllDevices()) {
       const ConvRun run(device, d, x);
       const Unfused unfused(device, d.out_channels, d.geometry.output_count());
-      for (const Activation& activation : test::Activations()) {
+      for (const ElementFunction& activation : test::Activations()) {
         for (const auto& stages : test::StagesWith(activation)) {
           for (const Bias axis : {Bias::kNone, Bias::kPerRow}) {
             ConvDescriptor with = d;
@@ -391,7 +381,7 @@ TEST(EpilogueTest, HalfKindsAreRoundedOnce) {
         ConvDescriptor wide_stored = d;
         wide_stored.out = kFloat;
         const ConvRun run(device, wide_stored, x);
-        for (const Activation& activation : test::Activations()) {
+        for (const ElementFunction& activation : test::Activations()) {
           for (const auto& stages : test::StagesWith(activation)) {
             d.epilogue.stages = stages;
             if (!Worthwhile(device, {type, type}, d.epilogue)) continue;
@@ -426,12 +416,14 @@ TEST(EpilogueTest, MistakesAreErrors) {
   };
   EXPECT_NE(refused({ResidualSum{}, ResidualSum{}}).find("this one has 2 and 0"),
             std::string::npos);
-  EXPECT_NE(refused({kPlainReLU, Activation{Kind::kTanH}}).find("0 and 2"), std::string::npos);
-  EXPECT_NE(refused({Activation{Kind::kClip, 2, 1}}).find("clip 2 1"), std::string::npos);
+  EXPECT_NE(refused({kPlainReLU, ElementFunction{Kind::kTanH}}).find("0 and 2"), std::string::npos);
+  EXPECT_NE(refused({ElementFunction{Kind::kAbsVal}}).find("absval is not an activation"),
+            std::string::npos);
+  EXPECT_NE(refused({ElementFunction{Kind::kClip, 2, 1}}).find("clip 2 1"), std::string::npos);
   EXPECT_NE(refused({ResidualSum{std::nanf("")}}).find("coefficient"), std::string::npos);
   const Array x(cpu, kFloat, Values(32, 1)), y(cpu, kFloat, Values(12, 1));
   for (const Epilogue::Stage& stage :
-       {Epilogue::Stage(ResidualSum{}), Epilogue::Stage(Activation{Kind::kPReLU})}) {
+       {Epilogue::Stage(ResidualSum{}), Epilogue::Stage(ElementFunction{Kind::kPReLU})}) {
     d.epilogue.stages = {stage};
     const auto op = Multiplexer::Convolution(cpu, d);
     test::Memory memory(cpu, op.get());

@@ -100,10 +100,10 @@ struct Channels {
                                most);
   }
   // The code of a sum.
-  int64_t Code(Wide sum, int64_t c, const Activation& activation, int64_t most) const {
+  int64_t Code(Wide sum, int64_t c, const ElementFunction& activation, int64_t most) const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     double low = -kInfinity, high = kInfinity;
-    using Kind = Activation::Kind;
+    using Kind = ElementFunction::Kind;
     if (activation.kind == Kind::kClip) {
       low = activation.a / scale_y;
       high = activation.b / scale_y;
@@ -139,17 +139,17 @@ inline Channels RandomChannels(int64_t count, DataType type, int64_t depth, uint
 
 // Every activation of codes, with its slopes and a scale at which its bounds lie among the codes.
 struct CodeActivation {
-  Activation activation;
+  ElementFunction activation;
   std::vector<double> slopes;  // of the channels in turn
 };
 
 inline const std::vector<CodeActivation>& CodeActivations() {
-  using Kind = Activation::Kind;
+  using Kind = ElementFunction::Kind;
   static const auto* const rows = new std::vector<CodeActivation>{
       {{Kind::kNone}, {}},
       {{Kind::kReLU}, {}},
-      {{Kind::kReLU, 0.1f}, {0.1f}},
-      {{Kind::kReLU, -0.25f}, {-0.25f}},
+      {{Kind::kLeaky, 0.1f}, {0.1f}},
+      {{Kind::kLeaky, -0.25f}, {-0.25f}},
       {{Kind::kReLU6}, {}},
       {{Kind::kReLU6, 0.3f}, {0.3f}},
       {{Kind::kClip, -1.5f, 2.75f}, {}},

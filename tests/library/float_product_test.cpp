@@ -25,7 +25,7 @@ namespace {
 
 using test::Array;
 using Bias = Epilogue::Bias;
-using Kind = Activation::Kind;
+using Kind = ElementFunction::Kind;
 
 std::vector<DeviceType> CompiledDevices() {
   std::vector<DeviceType> devices;
@@ -299,7 +299,7 @@ TEST_P(FloatProductTest, EveryTileOfImages) {
 TEST_P(FloatProductTest, EveryTileOfWindows) {
   const PlainKernels plain;
   std::vector<ConvDescriptor> cases{Window(2, 48, {9, 8}, 140, {3, 2}, {1, 2}, {2, 0}, {2, 1}, 2)};
-  cases[0].epilogue.stages = {ResidualSum{0.5f}, Activation{Kind::kPReLU}};
+  cases[0].epilogue.stages = {ResidualSum{0.5f}, ElementFunction{Kind::kPReLU}};
   cases[0].epilogue.slopes = Bias::kPerRow;
   if (has_units()) {
     // Vectors of 4 and 8 bytes, points, and more than one tile of rows and columns.
@@ -385,7 +385,7 @@ TEST_P(FloatProductTest, DeepSums) {
 // Work groups that divide a depth of 9 to 72 steps, with each way of dividing the result.
 TEST_P(FloatProductTest, PartsOfDepths) {
   ConvDescriptor d = Window(1, 72, {5, 4}, 40, {3, 3}, {2, 1}, {1, 1});
-  d.epilogue.stages = {ResidualSum{0.5f}, Activation{Kind::kPReLU}};
+  d.epilogue.stages = {ResidualSum{0.5f}, ElementFunction{Kind::kPReLU}};
   d.epilogue.slopes = Bias::kPerRow;
   const std::vector<int> tilings = FloatProduct::Tilings(device(), ProblemOf(d));
   const int last = tilings.back();
@@ -475,7 +475,7 @@ TEST_P(FloatProductTest, ImagesInCOrder) {
 
 TEST_P(FloatProductTest, WindowsOfSingleChannels) {
   ConvDescriptor d = Window(2, 20, {7, 6}, 20, {3, 3}, {}, {1, 1}, {}, 20);
-  d.epilogue.stages = {ResidualSum{0.5f}, Activation{Kind::kPReLU}};
+  d.epilogue.stages = {ResidualSum{0.5f}, ElementFunction{Kind::kPReLU}};
   d.epilogue.slopes = Bias::kPerRow;
   CheckConvolution(d);
   d = Window(1, 24, {9, 11}, 24, {5, 4}, {2, 3}, {2, 1}, {1, 2}, 24);
@@ -582,7 +582,7 @@ TEST_P(FloatProductTest, GroupsOfRows) {
     ConvDescriptor d =
         Window(kItems, 64, input, 20, {kernel, kernel}, {}, {kernel / 2, kernel / 2});
     d.x_layout = Layout::kNHWC;
-    d.epilogue.stages = {Activation{Kind::kPReLU}};
+    d.epilogue.stages = {ElementFunction{Kind::kPReLU}};
     d.epilogue.slopes = Bias::kPerRow;
     const int64_t positions = d.geometry.output_count(), out = positions * d.out_channels;
     const int64_t in = positions * d.in_channels, weights = d.weight_count();
@@ -650,7 +650,7 @@ TEST_P(FloatProductTest, GroupsOfRows) {
 TEST_P(FloatProductTest, Epilogues) {
   ConvDescriptor d = Window(2, 16, {5, 4}, 36, {1, 1});
   int turn = 0;
-  for (const Activation& activation : test::Activations()) {
+  for (const ElementFunction& activation : test::Activations()) {
     for (const auto& stages : test::StagesWith(activation)) {
       // PoCL takes two seconds for a program.
       if (++turn % (type() == kFloat ? 10 : 23) != 0 && !has_units()) continue;

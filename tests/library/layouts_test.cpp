@@ -319,7 +319,7 @@ TEST(PartConvolutionTest, EqualsTheWholeArray) {
   d.Normalize();
   const int64_t positions = 35, channels = d.out_channels, pitch = 56, first = 16;
   const std::vector<std::vector<Epilogue::Stage>> epilogues{
-      {}, {kPlainReLU}, {Activation{Activation::Kind::kTanH, 0, 0}}};
+      {}, {kPlainReLU}, {ElementFunction{ElementFunction::Kind::kTanH, 0, 0}}};
   for (Device* device : AllDevices()) {
     for (const DataType type : {kFloat, kHalf, kBfloat16}) {
       for (const auto& stages : epilogues) {

@@ -137,18 +137,9 @@ inline double Stages(const Epilogue& epilogue, double v, double residual = 0, do
       v += sum->coefficient * residual;
       continue;
     }
-    const Activation f = std::get<Activation>(stage);
-    switch (f.kind) {
-      case Activation::Kind::kNone: break;
-      case Activation::Kind::kReLU: v = v > 0 ? v : f.a * v; break;
-      case Activation::Kind::kReLU6: v = v > 0 ? std::min(v, 6.0) : f.a * v; break;
-      case Activation::Kind::kClip: v = std::clamp<double>(v, f.a, f.b); break;
-      case Activation::Kind::kELU: v = v > 0 ? v : f.a * (std::exp(v) - 1); break;
-      case Activation::Kind::kSigmoid: v = 1 / (1 + std::exp(-v)); break;
-      case Activation::Kind::kTanH: v = std::tanh(v); break;
-      case Activation::Kind::kSwish: v = v / (1 + std::exp(-f.a * v)); break;
-      case Activation::Kind::kPReLU: v = v > 0 ? v : slope * v; break;
-    }
+    ElementFunction f = std::get<ElementFunction>(stage);
+    if (f.kind == ElementFunction::Kind::kPReLU) f.a = slope;
+    v = f.value(v);
   }
   return v;
 }

@@ -55,7 +55,7 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
   void CheckProduct(int64_t m, int64_t n, int64_t k, const CodeActivation& activation = {}) {
     GemmDescriptor d = exact::Product(type(), m, n, k);
     d.epilogue.stages = {activation.activation};
-    if (activation.activation.kind == Activation::Kind::kNone) d.epilogue.stages.clear();
+    if (activation.activation.kind == ElementFunction::Kind::kNone) d.epilogue.stages.clear();
     const Operands operands = exact::RandomOperands(d, 3);
     Channels channels = exact::RandomChannels(n, type(), k, 4);
     if (!d.epilogue.stages.empty()) exact::Activate(activation, type(), &channels);
@@ -79,7 +79,7 @@ class MatrixTest : public testing::TestWithParam<DeviceType> {
   void CheckConvolution(ConvDescriptor d, const CodeActivation& activation = {}, int64_t pitch = 0,
                         int64_t first = 0) {
     Channels channels = exact::RandomChannels(d.out_channels, type(), d.depth(), 6);
-    if (activation.activation.kind != Activation::Kind::kNone) {
+    if (activation.activation.kind != ElementFunction::Kind::kNone) {
       d.epilogue.stages = {activation.activation};
       exact::Activate(activation, type(), &channels);
     }

@@ -137,13 +137,13 @@ TEST_P(QuantizedGemmTest, EveryActivationRoundsOnce) {
 TEST_P(QuantizedGemmTest, RefusesStagesThatCodesDoNotHave) {
   const auto [device, type] = GetParam();
   GemmDescriptor d = Product(type, 2, 3, 5);
-  d.epilogue.stages = {Activation{Activation::Kind::kSigmoid}};
+  d.epilogue.stages = {ElementFunction{ElementFunction::Kind::kSigmoid}};
   EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
   d.epilogue.stages = {kPlainReLU, ResidualSum{}};
   EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
-  d.epilogue.stages = {ResidualSum{}, Activation{Activation::Kind::kReLU6}};
+  d.epilogue.stages = {ResidualSum{}, ElementFunction{ElementFunction::Kind::kReLU6}};
   EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
-  d.epilogue.stages = {Activation{Activation::Kind::kPReLU}};
+  d.epilogue.stages = {ElementFunction{ElementFunction::Kind::kPReLU}};
   const auto op = Multiplexer::Gemm(device, d);
   const QuantArguments quant;
   GemmArguments product;
@@ -317,7 +317,7 @@ class QuantizedConvolutionTest : public testing::TestWithParam<DeviceType> {
     for (int64_t& code : x) code = numbers.Next(0, most);
     for (int64_t& code : w) code = numbers.Next(1, most);
     Channels channels = RandomChannels(d.out_channels, d.in, d.depth(), seed + 1);
-    if (activation.activation.kind != Activation::Kind::kNone)
+    if (activation.activation.kind != ElementFunction::Kind::kNone)
       Activate(activation, d.in, &channels);
     Compare(d, x, w, channels, {});
   }

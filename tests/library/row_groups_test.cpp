@@ -79,7 +79,7 @@ struct Operands {
                           const CodeActivation& activation) {
     if (!type.is_quantized()) return {};
     Channels factors = exact::RandomChannels(kGroups * channels, type, depth, 5);
-    if (activation.activation.kind != Activation::Kind::kNone) {
+    if (activation.activation.kind != ElementFunction::Kind::kNone) {
       exact::Activate(activation, type, &factors);
     }
     return factors;
@@ -237,9 +237,9 @@ class RowGroupsTest : public testing::TestWithParam<DeviceType> {
 
  private:
   void Activate(const CodeActivation& row, Epilogue* epilogue, Epilogue::Bias axis) const {
-    if (row.activation.kind == Activation::Kind::kNone) return;
+    if (row.activation.kind == ElementFunction::Kind::kNone) return;
     epilogue->stages = {row.activation};
-    if (row.activation.kind == Activation::Kind::kPReLU) epilogue->slopes = axis;
+    if (row.activation.kind == ElementFunction::Kind::kPReLU) epilogue->slopes = axis;
   }
 
   // Bias, slopes and factors from those of a group on.

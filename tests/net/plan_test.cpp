@@ -7,7 +7,7 @@
 namespace caffe {
 namespace {
 
-using Kind = Activation::Kind;
+using Kind = ElementFunction::Kind;
 
 PlanNode Plain(const std::string& name, std::vector<int> bottoms, std::vector<int> tops) {
   PlanNode node;
@@ -36,7 +36,7 @@ PlanNode Scale(const std::string& name, int bottom, int top, int64_t channels = 
 
 PlanNode Pointwise(const std::string& name, Kind kind, int bottom, int top) {
   PlanNode node = Plain(name, {bottom}, {top});
-  node.facts.pointwise = Activation{kind, 0, 0};
+  node.facts.function = ElementFunction{kind};
   return node;
 }
 
@@ -71,7 +71,7 @@ TEST(PlanTest, AnActivationJoinsItsProducer) {
   EXPECT_EQ(step.reads, std::vector<int>({0}));
   EXPECT_EQ(step.writes, std::vector<int>({1}));
   ASSERT_EQ(step.request.stages.size(), 1u);
-  EXPECT_EQ(std::get<Activation>(step.request.stages[0]).kind, Kind::kReLU);
+  EXPECT_EQ(std::get<ElementFunction>(step.request.stages[0]).kind, Kind::kReLU);
 }
 
 TEST(PlanTest, BlobsBetweenTheLayersAreNotWritten) {
@@ -120,18 +120,18 @@ TEST(PlanTest, CoefficientsOfASum) {
 // Behind a sum of codes there may be ReLU alone, and the own term has no coefficient: both would change
 // codes.
 TEST(PlanTest, SumsOfCodes) {
-  const auto steps = [](std::vector<double> coefficients, Activation activation) {
+  const auto steps = [](std::vector<double> coefficients, ElementFunction activation) {
     std::vector<PlanNode> nodes{Plain("data", {}, {0, 1}), Conv("conv", 0, 2),
                                 Sum("sum", {1, 2}, 3, std::move(coefficients)),
                                 Pointwise("act", activation.kind, 3, 4)};
-    nodes[3].facts.pointwise = activation;
+    nodes[3].facts.function = activation;
     for (PlanNode& node : nodes) node.types = TypeTriple::Equal(kQuant8);
     return Steps(nodes);
   };
   EXPECT_EQ(steps({1, 1}, kPlainReLU), "data conv+sum+act");
   EXPECT_EQ(steps({-0.5, 1}, kPlainReLU), "data conv+sum+act");
   EXPECT_EQ(steps({1, 2}, kPlainReLU), "data conv sum act");
-  EXPECT_EQ(steps({1, 1}, {Kind::kReLU, 0.1f}), "data conv+sum act");
+  EXPECT_EQ(steps({1, 1}, {Kind::kLeaky, 0.1f}), "data conv+sum act");
   EXPECT_EQ(steps({1, 1}, {Kind::kReLU6}), "data conv+sum act");
   EXPECT_EQ(steps({1, 1}, {Kind::kClip, 0, 1}), "data conv+sum act");
 }
@@ -192,22 +192,16 @@ TEST(PlanTest, ATopIsNotWrittenTooEarly) {
             "data conv read relu");
 }
 
-PlanNode Function(const std::string& name, ChainFormula formula, int bottom, int top) {
-  PlanNode node = Plain(name, {bottom}, {top});
-  node.facts.function = ElementFunction{formula, std::vector<double>(ConstantsOf(formula), 0.5)};
-  return node;
-}
-
 PlanNode PReLU(const std::string& name, int bottom, int top, const BlobBase* slopes) {
   PlanNode node = Pointwise(name, Kind::kPReLU, bottom, top);
   node.facts.slopes = slopes;
   return node;
 }
 
-std::vector<ChainFormula> Formulas(const Step& step) {
-  std::vector<ChainFormula> formulas;
-  for (const ChainStage& stage : step.request.chain.stages) formulas.push_back(stage.formula);
-  return formulas;
+std::vector<Kind> Functions(const Step& step) {
+  std::vector<Kind> kinds;
+  for (const ChainStage& stage : step.request.chain.stages) kinds.push_back(stage.function.kind);
+  return kinds;
 }
 
 // BatchNorm, Scale and ReLU before a convolution: one step, the two maps one stage.
@@ -218,8 +212,7 @@ TEST(PlanTest, ElementwiseLayersAreAChain) {
   const Plan plan = Plan::Make(nodes, {});
   EXPECT_EQ(Steps(nodes), "concat bn+scale+relu conv");
   const Step& step = plan.steps[1];
-  EXPECT_EQ(Formulas(step),
-            std::vector<ChainFormula>({ChainFormula::kAffine, ChainFormula::kReLU}));
+  EXPECT_EQ(Functions(step), std::vector<Kind>({Kind::kAffine, Kind::kReLU}));
   EXPECT_EQ(step.request.chain.stages[0].maps.size(), 2u);
   EXPECT_EQ(step.request.chain.channels, 8);
   EXPECT_EQ(step.request.chain.axis, 1);
@@ -246,23 +239,21 @@ TEST(PlanTest, AnyStagesJoinAChain) {
                                     Pointwise("tanh", Kind::kTanH, 1, 2),
                                     Scale("scale", 2, 2),
                                     Scale("factor", 2, 2, 1),
-                                    Function("exp", ChainFormula::kExp, 2, 3),
+                                    Pointwise("exp", Kind::kExp, 2, 3),
                                     PReLU("prelu", 3, 3, slopes.get()),
                                     Pointwise("drop", Kind::kNone, 3, 3),
                                     Sum("second", {11, 3}, 4, {0.5, 3})};
   const Plan plan = Plan::Make(nodes, {});
   ASSERT_EQ(Steps(nodes), "data first+relu+tanh+scale+factor+exp+prelu+drop+second");
   const Step& step = plan.steps[1];
-  using Formula = ChainFormula;
-  EXPECT_EQ(Formulas(step),
-            std::vector<Formula>({Formula::kAffine, Formula::kSum, Formula::kReLU, Formula::kTanH,
-                                  Formula::kAffine, Formula::kExp, Formula::kSlope,
-                                  Formula::kAffine, Formula::kSum}));
+  EXPECT_EQ(Functions(step),
+            std::vector<Kind>({Kind::kAffine, Kind::kSum, Kind::kReLU, Kind::kTanH, Kind::kAffine,
+                               Kind::kExp, Kind::kPReLU, Kind::kAffine, Kind::kSum}));
   EXPECT_EQ(step.reads, std::vector<int>({0, 10, 11}));
   EXPECT_EQ(step.writes, std::vector<int>({4}));
   const std::vector<ChainStage>& stages = step.request.chain.stages;
-  EXPECT_EQ(stages[1].constants, std::vector<double>({-1}));
-  EXPECT_EQ(stages[8].constants, std::vector<double>({0.5}));
+  EXPECT_EQ(stages[1].function, (ElementFunction{Kind::kSum, -1}));
+  EXPECT_EQ(stages[8].function, (ElementFunction{Kind::kSum, 0.5}));
   EXPECT_EQ(stages[6].slopes, slopes.get());
 }
 
@@ -595,8 +586,8 @@ TEST(PlanTest, StepsOfTraining) {
   };
   // ReLU in place, with a slope, and another activation.
   EXPECT_EQ(with(3, Pointwise("relu", Kind::kReLU, 2, 2)), "data bn+scale+relu relu6");
-  PlanNode leaky = Pointwise("relu", Kind::kReLU, 2, 3);
-  leaky.facts.pointwise->a = 0.1F;
+  PlanNode leaky = Pointwise("relu", Kind::kLeaky, 2, 3);
+  leaky.facts.function->a = 0.1F;
   EXPECT_EQ(with(3, leaky), "data bn+scale relu relu6");
   EXPECT_EQ(with(3, Pointwise("tanh", Kind::kTanH, 2, 3)), "data bn+scale tanh relu6");
   // The input of the step would be overwritten, or the scale is another one.

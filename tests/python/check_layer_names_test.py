@@ -31,7 +31,9 @@ def test_every_registered_type_is_known():
 def tree(tmp_path):
     files = {
         'src/caffe/layers/foo_layer.cpp': 'registry.Add<FooLayer>("Foo", traits);',
-        'src/caffe/layers/pointwise_table.cpp': '{"Sine", "sine", "y = sin x", Sine},',
+        'src/caffe/layers/pointwise_table.cpp': '{"Sine", "y = sin x", Sine},',
+        'include/caffe/library/functions.hpp': 'ROW(Step, file, step(v), "") '
+                                               'ROW(Tan, file, tan(v), "y = tan x")',
         'src/caffe/layers/bar_layer.cpp': 'net->Add("Foo", name, {bottom}, {top});',
         'src/caffe/layers/baz_layer.cpp': 'return GroupedForm{"Foo", 2};',
         'src/caffe/io/upgrade.cpp': 'layer.type() == "Foo"',
@@ -48,6 +50,7 @@ def tree(tmp_path):
 @pytest.mark.parametrize('path, text, name', [
     ('src/caffe/graph/bad.cpp', 'if (layer.type() == "Foo") return;', 'Foo'),
     ('src/caffe/net/bad.cpp', 'static const char* const kinds[] = {"Bar", "Sine"};', 'Sine'),
+    ('src/caffe/net/bad.cpp', 'return type == "Tan" || type == "Step";', 'Tan'),
     ('include/caffe/net/bad.hpp', 'return "Foo" != layer.type();', 'Foo'),
     ('tools/commands/bad.cpp', 'name == "Foo"', 'Foo'),
     ('src/caffe/layers/bad_layer.cpp', 'for (const char* type : {"Bar", "Foo"}) {', 'Foo'),

@@ -16,11 +16,12 @@
 #include "caffe/library/generated/float_product.hpp"
 #include "caffe/library/generated/vector_product.hpp"
 #include "caffe/library/libraries.hpp"
-#include "support/chains.hpp"
 #include "support/epilogues.hpp"
 
 namespace caffe {
 namespace {
+
+using Kind = ElementFunction::Kind;
 
 // The words after the colon of each line `//! <what>:` at the beginning of a body.
 std::vector<std::vector<std::string>> HeadLines(const std::string& path, const std::string& what) {
@@ -68,6 +69,12 @@ std::vector<std::string> KernelBodies() {
   for (const std::string& path : KernelTextPaths()) {
     if (!Groups(path).empty()) bodies.push_back(path);
   }
+  return bodies;
+}
+
+std::vector<std::string> BodiesForDevices() {
+  std::vector<std::string> bodies = KernelBodies();
+  std::erase_if(bodies, [](const std::string& path) { return !RunsOn(path, "", false); });
   return bodies;
 }
 
@@ -119,12 +126,12 @@ std::set<TypeTriple> Triples(const std::vector<std::string>& groups) {
 // Every structure of stages.
 std::vector<Epilogue> Epilogues() {
   std::vector<Epilogue> epilogues;
-  for (const Activation& activation : test::Activations()) {
+  for (const ElementFunction& activation : test::Activations()) {
     for (const auto& stages : test::StagesWith(activation)) {
       epilogues.emplace_back();
       epilogues.back().stages = stages;
       const auto turn = static_cast<Epilogue::Bias>(epilogues.size() % 3);
-      if (activation.kind == Activation::Kind::kPReLU) epilogues.back().slopes = turn;
+      if (activation.kind == Kind::kPReLU) epilogues.back().slopes = turn;
     }
   }
   return epilogues;
@@ -133,9 +140,9 @@ std::vector<Epilogue> Epilogues() {
 // Two that read everything that a kernel offers them.
 std::vector<Epilogue> SomeEpilogues() {
   Epilogue slopes, swish;
-  slopes.stages = {ResidualSum{}, Activation{Activation::Kind::kPReLU}};
+  slopes.stages = {ResidualSum{}, ElementFunction{Kind::kPReLU}};
   slopes.slopes = Epilogue::Bias::kPerRow;
-  swish.stages = {Activation{Activation::Kind::kSwish, 1}, ResidualSum{0.5f}};
+  swish.stages = {ElementFunction{Kind::kSwish, 1}, ResidualSum{0.5f}};
   return {slopes, swish};
 }
 
@@ -176,14 +183,24 @@ std::vector<ProgramText> OperatorTexts(const std::string& backend, const std::st
     }
   }
   if (path == "blas/chain") {
-    std::vector<ChainFormula> some = test::ChainFormulas(0, 9), others;
-    others = test::ChainFormulas(9, test::kChainFormulas);
-    others.resize(ChainOp::kMaxStages, ChainFormula::kSum);
-    for (const DataType type : FloatTypes()) {
-      ChainOp(&device, type, some, {24, 4, 6});
-      ChainOp(&device, type, others, {24, 4, 6});
+    const std::vector<Kind>& kinds = ElementFunction::Kinds();
+    for (auto k = kinds.begin(); k < kinds.end(); k += std::min<int64_t>(8, kinds.end() - k)) {
+      std::vector<Kind> some(k, k + std::min<int64_t>(8, kinds.end() - k));
+      some.resize(some.size() + 3, Kind::kSum);
+      for (const DataType type : FloatTypes()) ChainOp(&device, type, some, {24, 4, 6});
     }
-    ChainOp(&device, kFloat, {ChainFormula::kReLU, ChainFormula::kTanH}, {24, 1, 1});
+    ChainOp(&device, kFloat, {Kind::kReLU, Kind::kTanH}, {24, 1, 1});
+  }
+  if (path == "neuron/function") {
+    for (const Kind kind : ElementFunction::Kinds()) {
+      // Epilogues and chains have the functions of layers without a row of their own.
+      if (kind == Kind::kSum) continue;
+      for (const TypeTriple& types : Triples({"float", "master", "narrow"})) {
+        if (types == TypeTriple::Equal(kFloat) || kind == Kind::kSwish) {
+          FunctionProgram(&device, types, kind);
+        }
+      }
+    }
   }
   if (path == "conv/depthwise") {
     ConvDescriptor d;
@@ -226,7 +243,7 @@ std::vector<ProgramText> OperatorTexts(const std::string& backend, const std::st
       d.m = rows;
       d.n = 33;
       d.k = 1040;
-      if (rows == 4) d.epilogue.stages = {Activation{Activation::Kind::kReLU, 0.1f}};
+      if (rows == 4) d.epilogue.stages = {ElementFunction{Kind::kLeaky, 0.1f}};
       MatrixGemmLibrary().make(&device, d);
     }
   }
@@ -244,7 +261,7 @@ std::vector<ProgramText> OperatorTexts(const std::string& backend, const std::st
         d.geometry.kernel = channels == 64 ? Shape{1, 1} : Shape{3, 3};
         d.x_layout = d.y_layout = Layout::kNHWC;
         d.epilogue.bias = Epilogue::Bias::kPerRow;
-        if (channels == 24) d.epilogue.stages = {Activation{Activation::Kind::kReLU, 0.1f}};
+        if (channels == 24) d.epilogue.stages = {ElementFunction{Kind::kLeaky, 0.1f}};
         if (channels == 64) d.epilogue.stages = {ResidualSum{}, kPlainReLU};
         for (const int64_t groups : {0, 16}) {
           if (groups > 0 && depthwise) continue;
@@ -348,12 +365,14 @@ std::vector<ProgramText> OperatorTexts(const std::string& backend, const std::st
 
 }  // namespace
 
+std::set<TypeTriple> BodyTriples(const std::string& path) { return Triples(Groups(path)); }
+
 std::vector<ProgramText> KernelTexts(const std::string& backend, const std::string& path,
                                      bool fold) {
   std::vector<ProgramText> texts = OperatorTexts(backend, path);
   if (!texts.empty()) return texts;
   NullDevice device(backend);
-  for (const TypeTriple& types : Triples(Groups(path))) {
+  for (const TypeTriple& types : BodyTriples(path)) {
     ProgramBuilder builder(&device, path);
     builder.Types(types).Body(path);
     for (DataType type : BuiltInTypes()) builder.AlsoType(type);
@@ -380,7 +399,11 @@ std::vector<ProgramText> CustomTexts(const std::string& backend, const std::stri
     return device.texts();
   }
   if (path == "blas/chain") {
-    ChainOp(&device, type, {ChainFormula::kReLU, ChainFormula::kTanH}, {24, 4, 6});
+    ChainOp(&device, type, {Kind::kReLU, Kind::kTanH}, {24, 4, 6});
+    return device.texts();
+  }
+  if (path == "neuron/function") {
+    FunctionProgram(&device, TypeTriple::Equal(type), Kind::kSwish);
     return device.texts();
   }
   std::set<TypeTriple> triples;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,15 @@ namespace caffe {
 // The files of kernels/ that declare kernels: those whose first line names their types.
 std::vector<std::string> KernelBodies();
 
+// Those whose kernels do not all run on the host only.
+std::vector<std::string> BodiesForDevices();
+
 // The types that its first line names: the float kinds, the quantized ones, or both; none for other
 // groups.
 std::vector<DataType> BodyTypes(const std::string& path);
+
+// The types of programs of the body.
+std::set<TypeTriple> BodyTriples(const std::string& path);
 
 // The folder in tests/ whose tests launch a body's kernels: from its line `//! tests:`, otherwise
 // "layers".
@@ -28,7 +35,7 @@ std::vector<ProgramText> KernelTexts(const std::string& backend, const std::stri
                                      bool fold);
 
 // Returns the texts of a body in a type of a user, for the groups float, master, narrow and pairs,
-// and for blas/gemm, blas/chain and conv/depthwise. Empty for other bodies.
+// and for blas/gemm, blas/chain, neuron/function and conv/depthwise. Empty for other bodies.
 std::vector<ProgramText> CustomTexts(const std::string& backend, const std::string& path,
                                      DataType type);
 

@@ -12,12 +12,11 @@ namespace caffe {
 
 class Work;
 
-// One stage of a chain: a formula and its constants.
+// One stage of a chain.
 struct ChainStage {
-  ChainFormula formula = ChainFormula::kAffine;
-  std::vector<double> constants;     // the same for all elements
+  ElementFunction function;
   std::vector<Affine> maps;          // of kAffine, in place of constants, in order
-  const BlobBase* slopes = nullptr;  // of kSlope, in place of constants
+  const BlobBase* slopes = nullptr;  // of kPReLU, in place of constants
 };
 
 // Element-wise layers that one launch computes.

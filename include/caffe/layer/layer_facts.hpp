@@ -127,12 +127,10 @@ struct LayerFacts {
   bool replayable = false;
   // Forward decides the shapes of the tops.
   bool shapes_from_data = false;
-  // y = activation(x) for each element. Kind::kNone: y = x. `slopes` belongs to kPReLU: one slope for
+  // y = function(x) for each element; not for affine ones. `slopes` belongs to kPReLU: one slope for
   // each channel of axis 1, or one for all.
-  std::optional<Activation> pointwise;
-  const BlobBase* slopes = nullptr;
-  // y = function(x) for each element, where the function is neither an activation nor affine.
   std::optional<ElementFunction> function;
+  const BlobBase* slopes = nullptr;
   std::optional<Affine> affine;
   std::optional<Sum> sum;
   std::optional<Join> join;

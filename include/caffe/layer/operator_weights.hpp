@@ -27,7 +27,7 @@ class OperatorWeights : public std::enable_shared_from_this<OperatorWeights> {
     // For quantized types, see QuantizedParameters. Folding maps makes the limits invalid.
     QuantizedParameters::Options quantizer;
     // The activation after the operator, which has separate factors for quantized types.
-    Activation activation;
+    ElementFunction activation;
     const BlobBase* slopes = nullptr;  // of PReLU
     // For float kinds: the weights have the values of codes of this type.
     std::optional<DataType> pseudo;

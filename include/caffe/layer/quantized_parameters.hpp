@@ -45,7 +45,7 @@ class QuantizedParameters final : public Derived {
     Options options;
     // The activation of the epilogue, and the slopes of PReLU, one for each channel or one for all.
     // Sums below 0 have the factor slope s_in s_w / s_out.
-    Activation activation;
+    ElementFunction activation;
     const BlobBase* slopes = nullptr;
   };
   QuantizedParameters() = default;

@@ -6,28 +6,9 @@
 
 #include "caffe/core/data_type.hpp"
 #include "caffe/device/device_ptr.hpp"
+#include "caffe/library/element_function.hpp"
 
 namespace caffe {
-
-// A function of one element. Its formula is in kernels/epilogue/; the layer of that name computes the
-// same one.
-struct Activation {
-  enum class Kind { kNone, kReLU, kReLU6, kClip, kELU, kSigmoid, kTanH, kSwish, kPReLU };
-
-  Kind kind = Kind::kNone;
-  // a: the slope of ReLU and ReLU6 below 0, min of Clip, alpha of ELU, beta of Swish. b: max of Clip.
-  // PReLU's slopes are an operand.
-  float a = 0, b = 0;
-
-  bool operator==(const Activation&) const = default;
-  // Values below 0 have a slope.
-  bool HasSlope() const;
-  // "relu", "relu 0.1", "clip -1 6".
-  std::string name() const;
-};
-
-// y = max(v, 0).
-inline constexpr Activation kPlainReLU{Activation::Kind::kReLU, 0, 0};
 
 // v + coefficient * residual; the residual has the result's type and shape. Of codes: see CodeSum.
 struct ResidualSum {
@@ -46,7 +27,7 @@ struct EpilogueOperands {
 // sums; the result is rounded once, when it is stored.
 struct Epilogue {
   enum class Bias { kNone, kPerRow, kPerColumn };
-  using Stage = std::variant<ResidualSum, Activation>;
+  using Stage = std::variant<ResidualSum, ElementFunction>;
 
   Bias bias = Bias::kNone;
   DataType bias_type = kFloat;  // float or double: biases are masters
@@ -57,7 +38,7 @@ struct Epilogue {
 
   bool empty() const { return bias == Bias::kNone && stages.empty(); }
   // kNone if no stage is an activation.
-  Activation activation() const;
+  ElementFunction activation() const;
   // Null if no stage is a sum.
   const ResidualSum* sum() const;
   // " +row bias +sum 0.5 +relu"; empty for an empty epilogue.

@@ -58,10 +58,10 @@ struct QuantArguments {
 // Without a bound the value is beyond all codes.
 struct CodeBounds {
   static constexpr int32_t kNone = 1 << 20;
-  CodeBounds(const Activation& activation, double scale);
+  CodeBounds(const ElementFunction& activation, double scale);
   // Of an operator's own codes: without bounds if a sum follows.
   CodeBounds(const Epilogue& epilogue, double scale)
-      : CodeBounds(epilogue.sum() ? Activation() : epilogue.activation(), scale) {}
+      : CodeBounds(epilogue.sum() ? ElementFunction() : epilogue.activation(), scale) {}
   int32_t low = -kNone, high = kNone;
 };
 

@@ -15,9 +15,10 @@ constexpr double kLeastScale = 1.0 / 256;
 
 // A layer whose top scales with its bottom, channel by channel.
 bool KeepsScales(const LayerBase& layer, const LayerFacts& facts) {
-  if (facts.pointwise) {
-    const Activation::Kind kind = facts.pointwise->kind;
-    return kind == Activation::Kind::kReLU || kind == Activation::Kind::kPReLU;
+  if (facts.function) {
+    using Kind = ElementFunction::Kind;
+    const Kind kind = facts.function->kind;
+    return kind == Kind::kReLU || kind == Kind::kLeaky || kind == Kind::kPReLU;
   }
   // MAX pooling and Dropout.
   return facts.range == LayerFacts::Range::kCarried && !TraitsOf(layer.type()).moves_elements;

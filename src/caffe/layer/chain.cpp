@@ -12,6 +12,8 @@
 namespace caffe {
 namespace {
 
+using Kind = ElementFunction::Kind;
+
 std::vector<const BlobBase*> Sources(const Chain& chain) {
   std::vector<const BlobBase*> sources;
   for (const ChainStage& stage : chain.stages) {
@@ -31,9 +33,9 @@ ChainOp MakeOp(const Chain& chain, const BlobBase& x, Layout layout) {
     if (layout == Layout::kNCHW) shape.inner = x.count(chain.axis + 1);
     if (shape.count == 0) shape.inner = 1;
   }
-  std::vector<ChainFormula> formulas;
-  for (const ChainStage& stage : chain.stages) formulas.push_back(stage.formula);
-  return {x.device(), x.type(), std::move(formulas), shape};
+  std::vector<Kind> functions;
+  for (const ChainStage& stage : chain.stages) functions.push_back(stage.function.kind);
+  return {x.device(), x.type(), std::move(functions), shape};
 }
 
 // The constants of all stages, one column for each channel: computed in double on the host, and
@@ -54,7 +56,7 @@ class ChainTable final : public Derived {
     if (!table_) return;
     std::vector<double> table;
     for (const ChainStage& stage : chain_.stages) {
-      if (stage.formula == ChainFormula::kAffine) {
+      if (stage.function.kind == Kind::kAffine) {
         std::vector<double> scale(1, 1), shift(1, 0);
         Merge(stage.maps, &scale, &shift);
         AddRow(scale, &table);
@@ -62,7 +64,7 @@ class ChainTable final : public Derived {
       } else if (stage.slopes) {
         AddRow(stage.slopes->DataAsDouble(), &table);
       } else {
-        for (const double constant : stage.constants) AddRow({constant}, &table);
+        for (const double constant : stage.function.constants()) AddRow({constant}, &table);
       }
     }
     table_->SetData(table);
@@ -107,7 +109,7 @@ class ChainWork final : public Work {
         top_(top),
         sources_(Sources(chain)) {
     for (const ChainStage& stage : chain.stages) {
-      operations_ += stage.formula == ChainFormula::kAffine ? 2 : 1;
+      operations_ += stage.function.kind == Kind::kAffine ? 2 : 1;
     }
   }
   const char* library() const override { return "chain"; }
@@ -151,28 +153,28 @@ bool Chain::SetChannels(int of, int64_t count) {
 
 bool Chain::Add(const Affine& map) {
   if (!SetChannels(map.axis, map.channels)) return false;
-  if (stages.empty() || stages.back().formula != ChainFormula::kAffine) stages.emplace_back();
+  if (stages.empty() || stages.back().function.kind != Kind::kAffine) {
+    stages.push_back({{Kind::kAffine}, {}, nullptr});
+  }
   stages.back().maps.push_back(map);
   return true;
 }
 
 bool Chain::AddSlopes(const BlobBase* slopes) {
   if (!SetChannels(1, slopes->count())) return false;
-  stages.push_back({ChainFormula::kSlope, {}, {}, slopes});
+  stages.push_back({{Kind::kPReLU}, {}, slopes});
   return true;
 }
 
-void Chain::Add(const ElementFunction& function) {
-  stages.push_back({function.formula, function.constants, {}, nullptr});
-}
+void Chain::Add(const ElementFunction& function) { stages.push_back({function, {}, nullptr}); }
 
 void Chain::AddSum(double coefficient) {
-  stages.push_back({ChainFormula::kSum, {coefficient}, {}, nullptr});
+  stages.push_back({{Kind::kSum, coefficient}, {}, nullptr});
 }
 
 bool Chain::fits() const {
   int sums = 0;
-  for (const ChainStage& stage : stages) sums += stage.formula == ChainFormula::kSum;
+  for (const ChainStage& stage : stages) sums += stage.function.kind == Kind::kSum;
   return stages.size() <= ChainOp::kMaxStages && sums <= ChainOp::kMaxSummands;
 }
 

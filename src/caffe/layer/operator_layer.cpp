@@ -8,7 +8,8 @@ std::shared_ptr<OperatorWeights> OperatorLayer::MakeWeights(OperatorWeights::Sou
                                                             const WorkRequest& request) const {
   source.maps = request.maps;
   for (const Epilogue::Stage& stage : request.stages) {
-    if (const auto* activation = std::get_if<Activation>(&stage)) source.activation = *activation;
+    if (const auto* activation = std::get_if<ElementFunction>(&stage))
+      source.activation = *activation;
   }
   source.slopes = request.slopes;
   return std::make_shared<OperatorWeights>(std::move(source), types().compute, device());

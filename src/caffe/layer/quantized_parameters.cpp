@@ -224,7 +224,7 @@ void QuantizedParameters::Build() {
 }
 
 double QuantizedParameters::Slope(int64_t channel) const {
-  if (source_.activation.kind != Activation::Kind::kPReLU) {
+  if (source_.activation.kind != ElementFunction::Kind::kPReLU) {
     return source_.activation.HasSlope() ? source_.activation.a : 0;
   }
   const float* slopes = static_cast<const float*>(source_.slopes->host_data());

@@ -113,7 +113,7 @@ LayerFacts Dropout::Facts() const {
   if (scale_ != 1) {
     facts.affine = Affine::Constant(scale_, 0);
   } else {
-    facts.pointwise = Activation{};
+    facts.function = ElementFunction{};
   }
   return facts;
 }

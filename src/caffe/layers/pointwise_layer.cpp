@@ -12,7 +12,24 @@ namespace {
 template <class Dtype, class MItype, class MOtype>
 using PointwiseLayer = Layer<Dtype, MItype, MOtype, Pointwise>;
 
+using Gradient = PointwiseFormula::Gradient;
+
+Gradient GradientOf(const ElementFunction& function) {
+  const ElementFunction::Row& row = function.row();
+  if (!row.GradientReads('d')) return Gradient::kNone;
+  const bool x = row.GradientReads('v'), y = row.GradientReads('y');
+  return x && y ? Gradient::kOfBoth
+         : x    ? Gradient::kOfBottom
+         : y    ? Gradient::kOfTop
+                : Gradient::kOfDiff;
+}
+
 }  // namespace
+
+PointwiseFormula::PointwiseFormula(const ElementFunction& function)
+    : function(function),
+      gradient(GradientOf(function)),
+      gradient_constants{function.a, function.b, function.c, 0} {}
 
 void Pointwise::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const std::vector<PointwiseRow>& rows = PointwiseRows();
@@ -20,20 +37,17 @@ void Pointwise::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
                                 [this](const PointwiseRow& r) { return type() == r.type; });
   CAFFE_CHECK(row != rows.end(), Where(), ": is not in the table of element-wise layers");
   formula_ = row->make(layer_param(), Where());
-  const std::string file = row->file, body = "neuron/" + file;
   backward_.reset();
   input_.SetDevice(device());
   if (types().compute.is_quantized()) {
-    table_ = CodeTable(formula_.value, types().compute, device(), name() + " table",
-                       MakeKernel("neuron/look_up", "look_up"));
+    table_ = CodeTable([f = formula_.function](double x) { return f.value(x); }, types().compute,
+                       device(), name() + " table", MakeKernel("neuron/look_up", "look_up"));
     UseCodes(&table_);
     return;
   }
-  forward_ = MakeKernel(body, formula_.forward.empty() ? file + "_forward" : formula_.forward);
-  if (row->backward) {
-    backward_ =
-        MakeKernel(body, formula_.backward.empty() ? file + "_backward" : formula_.backward);
-  }
+  const auto program = FunctionProgram(device(), types(), formula_.function.kind);
+  forward_ = program->CreateKernel("function_forward");
+  if (row->backward) backward_ = program->CreateKernel("function_backward");
 }
 
 void Pointwise::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -44,9 +58,9 @@ void Pointwise::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (types().compute.is_quantized()) return table_.Launch(*bottom[0], top[0]);
   input_.Keep(*bottom[0], *top[0], KeepsInput());
   const int64_t count = bottom[0]->count();
-  KernelArguments arguments{count, bottom[0]->Data(), top[0]->MutableData()};
-  arguments.append(formula_.constants.begin(), formula_.constants.end());
-  forward_->Launch(count, arguments);
+  const ElementFunction& f = formula_.function;
+  forward_->Launch(count, {count, bottom[0]->Data(), top[0]->MutableData(),
+                           static_cast<int>(f.kind), f.a, f.b, f.c});
 }
 
 void Pointwise::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
@@ -58,13 +72,13 @@ void Pointwise::Backward(const BlobVec& top, const std::vector<bool>& propagate_
   CAFFE_CHECK(types().in == types().out, Where(), ": has no backward pass from a top of type ",
               types().out.name(), " to a bottom of type ", types().in.name(),
               "; with force_backward: true, the net converts the gradient");
-  KernelArguments arguments{count};
-  if (ReadsBottom()) arguments.push_back(input_.Data(*bottom[0], *top[0]));
-  if (ReadsTop()) arguments.push_back(top[0]->Data());
-  arguments.push_back(top[0]->Diff());
-  arguments.push_back(bottom[0]->MutableDiff());
-  const std::vector<double>& constants = formula_.backward_constants;
-  arguments.append(constants.begin(), constants.end());
+  // An array that the gradient does not read stands for another one: the top has the signs of the
+  // bottom wherever it is enough for a gradient that mentions both.
+  const KernelArgument d = top[0]->Diff(), y = ReadsTop() ? top[0]->Data() : d;
+  const KernelArgument x = ReadsBottom() ? input_.Data(*bottom[0], *top[0]) : y;
+  KernelArguments arguments{
+      count, x, y, d, bottom[0]->MutableDiff(), static_cast<int>(formula_.function.kind)};
+  arguments.append(formula_.gradient_constants.begin(), formula_.gradient_constants.end());
   backward_->Launch(count, arguments);
 }
 
@@ -72,9 +86,12 @@ LayerFacts Pointwise::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
   facts.layouts.any = true;
-  facts.pointwise = formula_.activation;
-  facts.affine = formula_.affine;
-  facts.function = formula_.function;
+  const ElementFunction& function = formula_.function;
+  if (function.kind == ElementFunction::Kind::kAffine) {
+    facts.affine = Affine::Constant(function.a, function.b);
+  } else {
+    facts.function = function;
+  }
   return facts;
 }
 
@@ -85,7 +102,6 @@ void RegisterPointwiseLayer(LayerRegistry& registry) {
     traits.types = BuiltInTypes();
     traits.backward = row.backward;
     traits.backward_reads = [make = row.make](const LayerParameter& layer) -> BackwardReads {
-      using Gradient = PointwiseFormula::Gradient;
       const Gradient of = make(layer, layer.name() + " (" + layer.type() + ")").gradient;
       BackwardReads reads;
       if (of == Gradient::kOfBottom || of == Gradient::kOfBoth) reads.bottoms = {0};

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <functional>
+#include <array>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,36 +17,25 @@ struct PointwiseFormula {
   // backward pass can read the top, but for the bottom a copy must be kept.
   enum class Gradient { kNone, kOfDiff, kOfBottom, kOfTop, kOfBoth };
 
-  Gradient gradient = Gradient::kNone;
-  // Arguments of the kernels: those after y in the head of `forward`, and after x_diff in that of
-  // `backward`.
-  std::vector<double> constants, backward_constants;
-  // Kernels of the row's file; empty: <file>_forward and <file>_backward.
-  std::string forward, backward;
-  // y and dy/dx of x, in double.
-  std::function<double(double)> value, slope;
-  // Facts of the layer: the same formula in other forms, where there is one.
-  std::optional<Activation> activation;
-  std::optional<Affine> affine;
-  std::optional<ElementFunction> function;
+  // The gradient reads what its text mentions, with the constants of the function.
+  PointwiseFormula(const ElementFunction& function);
+
+  ElementFunction function;  // y = function(x)
+  Gradient gradient;
+  // The constants a, b, c and e of the gradient.
+  std::array<double, 4> gradient_constants;
 };
 
-// One element-wise layer type. Its kernels have the heads
-//   KERNEL(f_forward, ARG(i64, n), IN(MItype, x), OUT(MOtype, y), ARG(Acctype, …)…)
-//   KERNEL(f_backward, ARG(i64, n), sources, IN(MOtype, y_diff), OUT(MItype, x_diff), ARG(…)…)
-// where the sources are IN(MItype, x) for kOfBottom, IN(MOtype, y) for kOfTop, both for kOfBoth, and
-// none for kOfDiff.
+// One element-wise layer type.
 struct PointwiseRow {
-  const char* type;
-  // kernels/neuron/<file>.h
-  const char* file;
-  const char* summary;
+  std::string type, summary;
   // Reads and checks the parameters; `where` begins messages.
   PointwiseFormula (*make)(const LayerParameter& parameter, const std::string& where);
   bool backward = true;
 };
 
-// All rows, in alphabetical order: src/caffe/layers/pointwise_table.cpp.
+// All rows, in alphabetical order: those of include/caffe/library/element_functions.hpp with a summary,
+// and those of pointwise_table.cpp.
 const std::vector<PointwiseRow>& PointwiseRows();
 
 // y = f(x) for each element, f being that of the layer's row.
@@ -81,7 +69,7 @@ class Pointwise : public CodedLayer {
            formula_.gradient == PointwiseFormula::Gradient::kOfBoth;
   }
 
-  PointwiseFormula formula_;
+  PointwiseFormula formula_{ElementFunction()};
   InputCopy input_;
   CodeTable table_;  // of quantized types
   std::unique_ptr<Kernel> forward_, backward_;

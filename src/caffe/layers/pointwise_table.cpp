@@ -1,5 +1,7 @@
-// The table of element-wise layers: formula, gradient and parameters of each. The formulas of the
-// kernels are in kernels/neuron/<file>.h.
+// Element-wise layers whose parameters are more than the constants of a function, and the table of all
+// of them. Formulas and gradients are in include/caffe/library/element_functions.hpp.
+#include <google/protobuf/descriptor.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -10,29 +12,30 @@ namespace caffe {
 namespace {
 
 using Gradient = PointwiseFormula::Gradient;
+using Kind = ElementFunction::Kind;
 
-double Logistic(double v) {
-  return v < 0 ? std::exp(v) / (1 + std::exp(v)) : 1 / (1 + std::exp(-v));
-}
-
-// y = |x|. dy/dx = sign(x), 0 where x is 0.
-PointwiseFormula AbsVal(const LayerParameter&, const std::string&) {
-  PointwiseFormula formula;
-  formula.gradient = Gradient::kOfBottom;
-  formula.value = [](double x) { return std::abs(x); };
-  formula.slope = [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : 0.0; };
-  formula.function = ElementFunction{ChainFormula::kAbs, {}};
-  return formula;
-}
-
-// y = ln(1 + e^x). dy/dx = 1 / (1 + e^-x) = 1 - e^-y.
-PointwiseFormula BNLL(const LayerParameter&, const std::string&) {
-  PointwiseFormula formula;
-  formula.gradient = Gradient::kOfTop;
-  formula.value = [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); };
-  formula.slope = Logistic;
-  formula.function = ElementFunction{ChainFormula::kBNLL, {}};
-  return formula;
+// A function whose constants are the fields of <type>Parameter, in order.
+PointwiseFormula Plain(const LayerParameter& parameter, const std::string& where) {
+  namespace pb = google::protobuf;
+  const std::vector<Kind>& kinds = ElementFunction::Kinds();
+  const auto kind = std::find_if(kinds.begin(), kinds.end(), [&parameter](Kind k) {
+    return ElementFunction::RowOf(k).name == parameter.type();
+  });
+  ElementFunction function{*kind};
+  double* const constants[] = {&function.a, &function.b, &function.c};
+  const pb::Descriptor& all = *LayerParameter::descriptor();
+  const std::string message_name = parameter.type() + "Parameter";
+  for (int f = 0; f < all.field_count(); ++f) {
+    const pb::Descriptor* type = all.field(f)->message_type();
+    if (!type || type->name() != message_name) continue;
+    const pb::Message& message = parameter.GetReflection()->GetMessage(parameter, all.field(f));
+    for (int c = 0; c < function.row().constants; ++c) {
+      *constants[c] = message.GetReflection()->GetFloat(message, type->field(c));
+    }
+    return function;
+  }
+  CAFFE_CHECK(function.row().constants == 0, where, ": there is no message ", message_name);
+  return function;
 }
 
 // y = x clamped to [min, max]. dy/dx = 1 if min <= x <= max, else 0.
@@ -46,27 +49,16 @@ PointwiseFormula Clip(const LayerParameter& parameter, const std::string& where)
               " missing");
   const double low = clip.min(), high = clip.max();
   CAFFE_CHECK(low <= high, where, ": min ", low, " must not be larger than max ", high);
-  PointwiseFormula formula;
-  formula.gradient = Gradient::kOfBottom;
-  formula.constants = formula.backward_constants = {low, high};
-  formula.value = [low, high](double x) { return x < low ? low : x > high ? high : x; };
-  formula.slope = [low, high](double x) { return x < low || x > high ? 0.0 : 1.0; };
-  formula.activation = Activation{Activation::Kind::kClip, clip.min(), clip.max()};
-  return formula;
+  return ElementFunction{Kind::kClip, low, high};
 }
 
 // y = x if x > 0, else alpha (e^x - 1). dy/dx = 1 if x > 0, else alpha e^x = y + alpha.
 // elu_param: alpha (1).
 PointwiseFormula ELU(const LayerParameter& parameter, const std::string&) {
   const double alpha = parameter.elu_param().alpha();
-  PointwiseFormula formula;
+  PointwiseFormula formula = ElementFunction{Kind::kELU, alpha};
   // The signs of y and x are equal unless alpha is negative.
   formula.gradient = alpha < 0 ? Gradient::kOfBoth : Gradient::kOfTop;
-  if (alpha < 0) formula.backward = "elu_backward_both";
-  formula.constants = formula.backward_constants = {alpha};
-  formula.value = [alpha](double x) { return x > 0 ? x : alpha * std::expm1(x); };
-  formula.slope = [alpha](double x) { return x > 0 ? 1 : alpha * std::exp(x); };
-  formula.activation = Activation{Activation::Kind::kELU, parameter.elu_param().alpha()};
   return formula;
 }
 
@@ -82,14 +74,7 @@ PointwiseFormula Exp(const LayerParameter& parameter, const std::string& where) 
   const double inner = log_base * exp.scale(), outer = std::exp(log_base * exp.shift());
   CAFFE_CHECK(std::isfinite(inner) && std::isfinite(outer), where, ": base ", base, ", scale ",
               exp.scale(), " and shift ", exp.shift(), " do not give finite factors");
-  PointwiseFormula formula;
-  formula.gradient = Gradient::kOfTop;
-  formula.constants = {inner, outer};
-  formula.backward_constants = {inner};
-  formula.value = [inner, outer](double x) { return outer * std::exp(inner * x); };
-  formula.slope = [inner, outer](double x) { return inner * outer * std::exp(inner * x); };
-  formula.function = ElementFunction{ChainFormula::kExp, formula.constants};
-  return formula;
+  return ElementFunction{Kind::kExp, inner, outer};
 }
 
 // y = ln(shift + scale x) / ln(base). dy/dx = scale / (ln(base) (shift + scale x)).
@@ -100,13 +85,8 @@ PointwiseFormula Log(const LayerParameter& parameter, const std::string& where) 
   CAFFE_CHECK(base == -1 || (base > 0 && base != 1 && std::isfinite(base)), where, ": base ", base,
               " must be positive and not 1, or -1 for e");
   const double factor = base == -1 ? 1 : 1 / std::log(base);
-  PointwiseFormula formula;
-  formula.gradient = Gradient::kOfBottom;
-  formula.constants = {scale, shift, factor};
-  formula.backward_constants = {scale, shift, scale * factor};
-  formula.value = [=](double x) { return std::log(shift + scale * x) * factor; };
-  formula.slope = [=](double x) { return scale * factor / (shift + scale * x); };
-  formula.function = ElementFunction{ChainFormula::kLog, formula.constants};
+  PointwiseFormula formula = ElementFunction{Kind::kLog, scale, shift, factor};
+  formula.gradient_constants = {scale, shift, scale * factor};
   return formula;
 }
 
@@ -118,36 +98,16 @@ PointwiseFormula Power(const LayerParameter& parameter, const std::string&) {
   const PowerParameter& message = parameter.power_param();
   const double power = message.power(), scale = message.scale(), shift = message.shift();
   const double factor = power * scale;
-  PointwiseFormula formula;
-  if (factor == 0 || power == 1) {
-    formula.gradient = Gradient::kOfDiff;
-    formula.backward = "power_linear";
-    formula.backward_constants = {factor, 0};
-    formula.slope = [factor](double) { return factor; };
-  } else {
-    formula.gradient = Gradient::kOfBottom;
-    formula.backward = power == 2 ? "power_square_backward" : "power_any_backward";
-    formula.backward_constants = {scale, shift, factor};
-    if (power != 2) formula.backward_constants.push_back(power - 1);
-    formula.slope = [=](double x) { return factor * std::pow(shift + scale * x, power - 1); };
-  }
   if (factor == 0) {
-    const double value = power == 0 ? 1 : std::pow(shift, power);
-    formula.forward = "power_constant";
-    formula.constants = {value};
-    formula.value = [value](double) { return value; };
-    formula.function = ElementFunction{ChainFormula::kConstant, formula.constants};
+    PointwiseFormula formula =
+        ElementFunction{Kind::kConstant, power == 0 ? 1 : std::pow(shift, power)};
+    formula.gradient_constants = {0};
     return formula;
   }
-  formula.forward = power == 1 ? "power_linear" : power == 2 ? "power_square" : "power_any";
-  formula.constants = {scale, shift};
-  if (power == 1) formula.affine = Affine::Constant(scale, shift);
-  if (power != 1 && power != 2) formula.constants.push_back(power);
-  if (power != 1) {
-    const ChainFormula one = power == 2 ? ChainFormula::kSquare : ChainFormula::kPower;
-    formula.function = ElementFunction{one, formula.constants};
-  }
-  formula.value = [=](double x) { return std::pow(shift + scale * x, power); };
+  if (power == 1) return ElementFunction{Kind::kAffine, scale, shift};
+  const Kind kind = power == 2 ? Kind::kSquare : Kind::kPower;
+  PointwiseFormula formula = ElementFunction{kind, scale, shift, power == 2 ? 0 : power};
+  formula.gradient_constants = {scale, shift, factor, power - 1};
   return formula;
 }
 
@@ -158,83 +118,36 @@ PointwiseFormula ReLU6(const LayerParameter& parameter, const std::string& where
               ": give relu6_param or relu_param, not both");
   const double slope = parameter.has_relu_param() ? parameter.relu_param().negative_slope()
                                                   : parameter.relu6_param().negative_slope();
-  PointwiseFormula formula;
+  PointwiseFormula formula = ElementFunction{Kind::kReLU6, slope};
   // The signs of y and x are equal unless the slope is negative.
-  formula.gradient = slope >= 0 ? Gradient::kOfTop : Gradient::kOfBottom;
-  formula.constants = formula.backward_constants = {slope};
-  formula.value = [slope](double x) { return x > 6 ? 6 : x > 0 ? x : slope * x; };
-  formula.slope = [slope](double x) { return x >= 6 ? 0 : x > 0 ? 1 : slope; };
-  formula.activation = Activation{Activation::Kind::kReLU6, static_cast<float>(slope)};
+  if (slope >= 0) formula.gradient = Gradient::kOfTop;
   return formula;
 }
 
-// y = 1 / (1 + e^-x). dy/dx = y (1 - y).
-PointwiseFormula Sigmoid(const LayerParameter&, const std::string&) {
-  PointwiseFormula formula;
-  formula.gradient = Gradient::kOfTop;
-  formula.value = Logistic;
-  formula.slope = [](double x) { return Logistic(x) * Logistic(-x); };
-  formula.activation = Activation{Activation::Kind::kSigmoid};
-  return formula;
-}
-
-// y = x s, s = 1 / (1 + e^(-beta x)). dy/dx = s + beta x s (1 - s).
-// swish_param: beta (1).
-PointwiseFormula Swish(const LayerParameter& parameter, const std::string&) {
-  const double beta = parameter.swish_param().beta();
-  PointwiseFormula formula;
-  formula.gradient = Gradient::kOfBottom;
-  formula.constants = formula.backward_constants = {beta};
-  formula.value = [beta](double x) {
-    const double s = Logistic(beta * x);
-    return s == 0 ? 0 : x * s;
+std::vector<PointwiseRow> MakeRows() {
+  std::vector<PointwiseRow> rows{
+      {"Clip", "y = x clamped to [min, max]", Clip},
+      {"ELU", "y = x if x > 0, else alpha (e^x - 1)", ELU},
+      {"Exp", "y = base^(shift + scale x)", Exp},
+      {"Log", "y = ln(shift + scale x) / ln(base)", Log},
+      {"Power", "y = (shift + scale x)^power", Power},
+      {"ReLU6", "y = min(max(x, 0), 6) + negative_slope * min(x, 0)", ReLU6},
   };
-  formula.slope = [beta](double x) {
-    const double s = Logistic(beta * x), both = s * Logistic(-beta * x);
-    return both == 0 ? s : s + beta * x * both;
-  };
-  formula.activation = Activation{Activation::Kind::kSwish, parameter.swish_param().beta()};
-  return formula;
-}
-
-// y = tanh(x). dy/dx = 1 - y^2.
-PointwiseFormula TanH(const LayerParameter&, const std::string&) {
-  PointwiseFormula formula;
-  formula.gradient = Gradient::kOfTop;
-  formula.value = [](double x) { return std::tanh(x); };
-  formula.slope = [](double x) { return 1 - std::tanh(x) * std::tanh(x); };
-  formula.activation = Activation{Activation::Kind::kTanH};
-  return formula;
-}
-
-// y = 1 if x > threshold, else 0. No gradient.
-// threshold_param: threshold (0).
-PointwiseFormula Threshold(const LayerParameter& parameter, const std::string&) {
-  const double threshold = parameter.threshold_param().threshold();
-  PointwiseFormula formula;
-  formula.constants = {threshold};
-  formula.value = [threshold](double x) { return x > threshold ? 1 : x != x ? x : 0; };
-  formula.function = ElementFunction{ChainFormula::kThreshold, formula.constants};
-  return formula;
+  for (const Kind kind : ElementFunction::Kinds()) {
+    const ElementFunction::Row& row = ElementFunction::RowOf(kind);
+    if (row.summary.empty()) continue;
+    rows.push_back({row.name, row.summary, Plain, row.GradientReads('d')});
+  }
+  std::sort(rows.begin(), rows.end(), [](const PointwiseRow& left, const PointwiseRow& right) {
+    return left.type < right.type;
+  });
+  return rows;
 }
 
 }  // namespace
 
 const std::vector<PointwiseRow>& PointwiseRows() {
-  static const auto* const rows = new std::vector<PointwiseRow>{
-      {"AbsVal", "absval", "y = |x|", AbsVal},
-      {"BNLL", "bnll", "y = ln(1 + e^x)", BNLL},
-      {"Clip", "clip", "y = x clamped to [min, max]", Clip},
-      {"ELU", "elu", "y = x if x > 0, else alpha (e^x - 1)", ELU},
-      {"Exp", "exp", "y = base^(shift + scale x)", Exp},
-      {"Log", "log", "y = ln(shift + scale x) / ln(base)", Log},
-      {"Power", "power", "y = (shift + scale x)^power", Power},
-      {"ReLU6", "relu6", "y = min(max(x, 0), 6) + negative_slope * min(x, 0)", ReLU6},
-      {"Sigmoid", "sigmoid", "y = 1 / (1 + e^-x)", Sigmoid},
-      {"Swish", "swish", "y = x / (1 + e^(-beta x))", Swish},
-      {"TanH", "tanh", "y = tanh(x)", TanH},
-      {"Threshold", "threshold", "y = 1 if x > threshold, else 0", Threshold, false},
-  };
+  static const auto* const rows = new std::vector<PointwiseRow>(MakeRows());
   return *rows;
 }
 

@@ -124,7 +124,7 @@ void PReLU::Backward(const BlobVec& top, const std::vector<bool>& propagate_down
 LayerFacts PReLU::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
-  facts.pointwise = Activation{Activation::Kind::kPReLU};
+  facts.function = ElementFunction{ElementFunction::Kind::kPReLU};
   facts.slopes = blobs_[0].get();
   return facts;
 }

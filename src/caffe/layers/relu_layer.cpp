@@ -66,7 +66,8 @@ LayerFacts ReLU::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
   facts.layouts.any = true;
-  facts.pointwise = Activation{Activation::Kind::kReLU, slope_};
+  const ElementFunction leaky{ElementFunction::Kind::kLeaky, slope_};
+  facts.function = slope_ == 0 ? kPlainReLU : leaky;
   return facts;
 }
 

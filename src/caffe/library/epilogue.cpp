@@ -6,28 +6,9 @@
 
 namespace caffe {
 
-bool Activation::HasSlope() const {
-  return kind == Kind::kPReLU || ((kind == Kind::kReLU || kind == Kind::kReLU6) && a != 0);
-}
-
-std::string Activation::name() const {
-  switch (kind) {
-    case Kind::kNone: return "none";
-    case Kind::kReLU: return a == 0 ? "relu" : Concat("relu ", a);
-    case Kind::kReLU6: return a == 0 ? "relu6" : Concat("relu6 ", a);
-    case Kind::kClip: return Concat("clip ", a, " ", b);
-    case Kind::kELU: return Concat("elu ", a);
-    case Kind::kSigmoid: return "sigmoid";
-    case Kind::kTanH: return "tanh";
-    case Kind::kSwish: return Concat("swish ", a);
-    case Kind::kPReLU: return "prelu";
-  }
-  return "";
-}
-
-Activation Epilogue::activation() const {
+ElementFunction Epilogue::activation() const {
   for (const Stage& stage : stages) {
-    if (const auto* found = std::get_if<Activation>(&stage)) return *found;
+    if (const auto* found = std::get_if<ElementFunction>(&stage)) return *found;
   }
   return {};
 }
@@ -47,9 +28,9 @@ std::string Epilogue::name() const {
     if (const auto* sum = std::get_if<ResidualSum>(&stage)) {
       text += sum->coefficient == 1 ? " +sum" : Concat(" +sum ", sum->coefficient);
     } else {
-      const Activation& activation = std::get<Activation>(stage);
+      const ElementFunction& activation = std::get<ElementFunction>(stage);
       text += " +" + activation.name();
-      const bool slopes_per = activation.kind == Activation::Kind::kPReLU;
+      const bool slopes_per = activation.kind == ElementFunction::Kind::kPReLU;
       if (slopes_per && slopes == Bias::kPerRow) text += " per row";
       if (slopes_per && slopes == Bias::kPerColumn) text += " per column";
     }
@@ -65,17 +46,18 @@ void Epilogue::Check(const std::string& what, DataType type) const {
     CAFFE_CHECK(!sum || std::isfinite(std::get<ResidualSum>(stage).coefficient), what,
                 ": the coefficient of the residual is not finite");
     if (sum) continue;
-    const Activation& activation = std::get<Activation>(stage);
-    CAFFE_CHECK(activation.kind != Activation::Kind::kClip || activation.a <= activation.b, what,
-                ": min of ", activation.name(), " is larger than max");
+    const ElementFunction& activation = std::get<ElementFunction>(stage);
+    CAFFE_CHECK(activation.activation(), what, ": ", activation.name(),
+                " is not an activation of epilogues");
+    CAFFE_CHECK(activation.kind != ElementFunction::Kind::kClip || activation.a <= activation.b,
+                what, ": min of ", activation.name(), " is larger than max");
   }
   CAFFE_CHECK(sums <= 1 && activations <= 1, what,
               ": an epilogue has at most one residual sum and ", "one activation; this one has ",
               sums, " and ", activations);
-  using Kind = Activation::Kind;
+  using Kind = ElementFunction::Kind;
   const Kind kind = activation().kind;
-  const bool codes = kind == Kind::kNone || kind == Kind::kReLU || kind == Kind::kReLU6 ||
-                     kind == Kind::kClip || kind == Kind::kPReLU;
+  const bool codes = activation().linear();
   const bool sum_first = sums == 0 || std::holds_alternative<ResidualSum>(stages[0]);
   CAFFE_CHECK(!type.is_quantized() || (codes && sum_first), what, ": of codes of type ",
               type.name(), ", a sum and then ReLU, ReLU6, Clip or PReLU are the only stages, this ",
@@ -90,7 +72,7 @@ const char* Epilogue::Missing(const EpilogueOperands& operands, bool quantized,
                               bool factors) const {
   if (sum() && !operands.residual) return "residual";
   if (quantized) return activation().HasSlope() && !factors ? "factors of sums below 0" : nullptr;
-  const bool slopes_needed = activation().kind == Activation::Kind::kPReLU;
+  const bool slopes_needed = activation().kind == ElementFunction::Kind::kPReLU;
   return slopes_needed && !operands.slopes ? "slopes of PReLU" : nullptr;
 }
 

@@ -37,12 +37,12 @@ QuantArguments QuantArguments::From(int64_t channel) const {
   return part;
 }
 
-CodeBounds::CodeBounds(const Activation& activation, double scale) {
+CodeBounds::CodeBounds(const ElementFunction& activation, double scale) {
   const auto code = [scale](double value) {
     constexpr double kMost = kNone;
     return static_cast<int32_t>(std::llround(std::clamp(value / scale, -kMost, kMost)));
   };
-  using Kind = Activation::Kind;
+  using Kind = ElementFunction::Kind;
   if (activation.kind == Kind::kClip) {
     low = code(activation.a);
     high = code(activation.b);

@@ -211,7 +211,7 @@ NetParameter StripForInference(NetParameter model, const StripOptions& options,
     const LayerBase& layer = *net->layers()[i];
     const LayerFacts facts = layer.Facts();
     const bool copies = traits.top_memory == TopMemory::kShared;
-    const bool identity = facts.pointwise && facts.pointwise->kind == Activation::Kind::kNone &&
+    const bool identity = facts.function == ElementFunction{} &&
                           model.layer(i).bottom_size() == 1 && model.layer(i).top_size() == 1 &&
                           layer.types().in == layer.types().out;
     if (!copies && !identity) continue;

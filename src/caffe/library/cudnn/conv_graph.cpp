@@ -9,7 +9,7 @@
 namespace caffe::cudnn {
 namespace {
 
-using Kind = Activation::Kind;
+using Kind = ElementFunction::Kind;
 using Dimensions = std::vector<int64_t>;
 
 int DataTypeCode(DataType type) { return type == kHalf ? 2 : type == kBfloat16 ? 9 : 0; }
@@ -141,14 +141,25 @@ class Builder {
   int64_t next_ = 100;
 };
 
-Descriptor ActivationNode(Builder* builder, const Activation& f) {
-  const bool relu = f.kind == Kind::kReLU || f.kind == Kind::kReLU6 || f.kind == Kind::kClip;
-  Descriptor node = builder->Pointwise(relu                       ? PointwiseMode::kRelu
-                                       : f.kind == Kind::kELU     ? PointwiseMode::kElu
-                                       : f.kind == Kind::kSigmoid ? PointwiseMode::kSigmoid
-                                       : f.kind == Kind::kTanH    ? PointwiseMode::kTanh
-                                                                  : PointwiseMode::kSwish);
-  if (relu) {
+// Null for a function that cuDNN does not have.
+std::optional<PointwiseMode> ModeOf(const ElementFunction& f) {
+  switch (f.kind) {
+    case Kind::kReLU:
+    case Kind::kLeaky:
+    case Kind::kReLU6:
+    case Kind::kClip: return PointwiseMode::kRelu;
+    case Kind::kELU: return PointwiseMode::kElu;
+    case Kind::kSigmoid: return PointwiseMode::kSigmoid;
+    case Kind::kTanH: return PointwiseMode::kTanh;
+    case Kind::kSwish: return PointwiseMode::kSwish;
+    default: return std::nullopt;
+  }
+}
+
+Descriptor ActivationNode(Builder* builder, const ElementFunction& f) {
+  const PointwiseMode mode = *ModeOf(f);
+  Descriptor node = builder->Pointwise(mode);
+  if (mode == PointwiseMode::kRelu) {
     node.SetEnum(attribute::kPointwiseNan, type::kNanPropagation, kPropagateNan);
     if (f.kind == Kind::kReLU6) node.SetDouble(attribute::kReluUpper, 6);
     if (f.kind == Kind::kClip) node.SetDouble(attribute::kReluUpper, f.b);
@@ -184,7 +195,7 @@ void AddEpilogue(Builder* builder, const ConvDescriptor& d, size_t v, const Dime
     channels[1] = shape[1];
     add(builder->Tensor(kBias, channels, kFloat), 1);
   }
-  if (const Activation f = d.epilogue.activation(); f.kind != Kind::kNone) {
+  if (const ElementFunction f = d.epilogue.activation(); f.kind != Kind::kNone) {
     nodes.push_back({ActivationNode(builder, f), std::nullopt});
   }
   if (has_sum && !sum_first) add_residual();
@@ -225,9 +236,9 @@ bool MayUse(DataType type, int64_t window, const std::vector<int>& notes) {
 }
 
 bool CanFuse(const Epilogue& epilogue) {
-  const Activation f = epilogue.activation();
-  // PReLU has an array of slopes. The lower bound of Clip would need its own node if it is not 0.
-  return f.kind != Kind::kPReLU && (f.kind != Kind::kClip || f.a == 0);
+  const ElementFunction f = epilogue.activation();
+  // The lower bound of Clip would need its own node if it is not 0.
+  return (f.kind == Kind::kNone || ModeOf(f)) && (f.kind != Kind::kClip || f.a == 0);
 }
 
 std::string EngineChoice::text() const {

@@ -266,7 +266,7 @@ class Chooser {
   // Whether a fused engine computes the stages as our pass does, for sums of every size: activations
   // of some engines lose NaN, an upper bound beside a slope, or TanH of large sums.
   bool FollowsStages(const Chosen& chosen) {
-    if (d_.epilogue.activation().kind == Activation::Kind::kNone) return true;
+    if (d_.epilogue.activation().kind == ElementFunction::Kind::kNone) return true;
     const auto of_nan = Sample(chosen, 0xff);  // NaN in every float kind
     // Windows may lie in the padding altogether.
     if (!of_nan ||

@@ -207,7 +207,7 @@ bool Counts(const ConvDescriptor& d) {
 
 // Whether each group of rows has one slope for all its channels, which no kernel reads.
 template <class D> bool HasOneSlope(const D& d) {
-  const bool slopes = d.epilogue.activation().kind == Activation::Kind::kPReLU;
+  const bool slopes = d.epilogue.activation().kind == ElementFunction::Kind::kPReLU;
   return d.row_groups > 0 && slopes && d.epilogue.slopes == Epilogue::Bias::kNone;
 }
 
@@ -274,7 +274,7 @@ template <class Product> class MatrixGemmOp final : public GemmOp {
 bool HasColumns(Epilogue::Bias axis) { return axis != Epilogue::Bias::kPerRow; }
 
 bool SupportsFloats(const GemmDescriptor& d) {
-  const bool slopes = d.epilogue.activation().kind == Activation::Kind::kPReLU;
+  const bool slopes = d.epilogue.activation().kind == ElementFunction::Kind::kPReLU;
   if (!FloatProduct::KnowsTypes(d.in, d.out) || !HasColumns(d.epilogue.bias)) return false;
   if (HasOneSlope(d)) return false;
   if (slopes && d.epilogue.slopes == Epilogue::Bias::kPerRow) return false;

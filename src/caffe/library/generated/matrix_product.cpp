@@ -230,7 +230,7 @@ void MatrixProduct::MakeProduct(Device* device) {
   for (const int64_t vector : {16, 8, 4}) {
     if (out_vector == bytes_ && row_bytes % vector == 0 && part % vector == 0) out_vector = vector;
   }
-  const bool relu = p.epilogue.activation().kind == Activation::Kind::kReLU;
+  const bool relu = p.epilogue.activation().kind == ElementFunction::Kind::kReLU;
   local_bytes_ = tile_->dynamic_bytes(device);
   ProgramBuilder builder(device, "matrix product");
   tile_->Define(device, &builder);

@@ -4,7 +4,7 @@ namespace caffe {
 
 ResidualStage::ResidualStage(const Epilogue& epilogue, DataType type, const QuantArguments& quant)
     : adds_(epilogue.sum() != nullptr),
-      relu_(adds_ && epilogue.activation().kind == Activation::Kind::kReLU),
+      relu_(adds_ && epilogue.activation().kind == ElementFunction::Kind::kReLU),
       sum_(quant.sum),
       zero_(quant.zero_y),
       most_(type.info().code_max) {

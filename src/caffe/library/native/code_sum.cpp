@@ -29,7 +29,7 @@ const CodeSumSteps& HostSteps() {
 ResidualCodes::ResidualCodes(const Epilogue& epilogue, DataType type, const QuantArguments& quant,
                              DevicePtr residual, DevicePtr y)
     : adds_(epilogue.sum() != nullptr),
-      relu_(epilogue.activation().kind == Activation::Kind::kReLU),
+      relu_(epilogue.activation().kind == ElementFunction::Kind::kReLU),
       bytes_(static_cast<int64_t>(type.bytes())),
       sum_(quant.sum),
       zero_own_(quant.zero_y),

@@ -102,7 +102,7 @@ bool AddsToY(const ConvDescriptor& d, Element inner) {
   const EpilogueStages stages(d.epilogue);
   return StoresBfloat16(d, inner) && d.y_layout == Layout::kNHWC && d.y_pitch == 0 &&
          stages.sum() == EpilogueStages::Sum::kBefore && d.epilogue.sum()->coefficient == 1 &&
-         stages.formula() == ActivationFormula::kBounds;
+         stages.clips();
 }
 
 Epilogue Rest(const ConvDescriptor& d, Element inner) {

@@ -17,9 +17,7 @@ bool IsAlias(const LayerFacts& facts, size_t top) {
 bool ComputesNothing(const Node& node, const LayerFacts& facts) {
   if (node.top.empty() || facts.host) return false;
   if (TraitsOf(node.layer->type()).input) return true;
-  if (facts.pointwise && facts.pointwise->kind == Activation::Kind::kNone) {
-    return node.bottom_ids == node.top_ids;
-  }
+  if (facts.function == ElementFunction{}) return node.bottom_ids == node.top_ids;
   for (size_t t = 0; t < node.top.size(); ++t) {
     if (!IsAlias(facts, t)) return false;
   }
@@ -30,7 +28,7 @@ bool ComputesNothing(const Node& node, const LayerFacts& facts) {
 std::optional<int64_t> ElementwiseOperations(const Node& node, const LayerFacts& facts) {
   if (node.top.empty()) return std::nullopt;
   const int64_t count = node.top[0]->count();
-  if (facts.pointwise) return facts.pointwise->kind == Activation::Kind::kNone ? 0 : count;
+  if (facts.function) return facts.function->kind == ElementFunction::Kind::kNone ? 0 : count;
   if (facts.affine) return 2 * count;
   if (!facts.sum) return std::nullopt;
   const std::vector<double>& coefficients = facts.sum->coefficients;

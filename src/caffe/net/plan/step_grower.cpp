@@ -136,7 +136,7 @@ class EpilogueGrower final : public StepGrower {
   bool Begin() override { return first().tops.size() == 1; }
 
   bool Add(int next) override {
-    return AddAffine(nodes_[next]) || AddPointwise(nodes_[next]) || AddSum(next);
+    return AddAffine(nodes_[next]) || AddActivation(nodes_[next]) || AddSum(next);
   }
 
   const LayerFacts::Stages& stages() const { return *first().facts.stages(); }
@@ -154,25 +154,20 @@ class EpilogueGrower final : public StepGrower {
     return true;
   }
 
-  bool AddPointwise(const PlanNode& node) {
-    const auto& pointwise = node.facts.pointwise;
-    if (!pointwise || node.bottoms.size() != 1) return false;
-    if (pointwise->kind == Activation::Kind::kNone) return true;
-    using Kind = Activation::Kind;
-    const Kind kind = pointwise->kind;
-    const bool piecewise_linear =
-        kind == Kind::kReLU || kind == Kind::kReLU6 || kind == Kind::kClip || kind == Kind::kPReLU;
-    if (!stages().activates || !(piecewise_linear || stages().curves) || has_activation_) {
-      return false;
-    }
+  bool AddActivation(const PlanNode& node) {
+    const auto& function = node.facts.function;
+    if (!function || node.bottoms.size() != 1) return false;
+    if (function->kind == ElementFunction::Kind::kNone) return true;
+    if (!function->activation() || !stages().activates || has_activation_) return false;
+    if (!function->linear() && !stages().curves) return false;
     // Behind a sum of codes, see Epilogue::Check.
-    if (InCodes() && has_sum_ && pointwise != kPlainReLU) return false;
+    if (InCodes() && has_sum_ && function != kPlainReLU) return false;
     if (node.facts.slopes) {
       // Slopes for each channel lie along axis 1.
       if (node.facts.slopes->count() > 1 && stages().axis != 1) return false;
       request().slopes = node.facts.slopes;
     }
-    request().stages.push_back(*pointwise);
+    request().stages.push_back(*function);
     has_activation_ = true;
     return true;
   }
@@ -214,8 +209,7 @@ class ChainGrower final : public StepGrower {
         node.bottoms.empty() || node.tops.size() != 1) {
       return false;
     }
-    const auto& pointwise = node.facts.pointwise;
-    if (pointwise && pointwise->kind == Activation::Kind::kNone) return false;
+    if (node.facts.function == ElementFunction{}) return false;
     if (!AddStages(node, 0) || !request().chain.fits()) {
       request().chain = {};
       return false;
@@ -252,14 +246,9 @@ class ChainGrower final : public StepGrower {
     }
     if (node.bottoms.size() != 1) return false;
     if (facts.affine) return chain.Add(*facts.affine);
-    if (facts.function) {
-      chain.Add(*facts.function);
-      return true;
-    }
-    if (!facts.pointwise) return false;
+    if (!facts.function) return false;
     if (facts.slopes) return chain.AddSlopes(facts.slopes);
-    if (facts.pointwise->kind == Activation::Kind::kNone) return true;
-    chain.Add(ElementFunction::Of(*facts.pointwise));
+    if (facts.function->kind != ElementFunction::Kind::kNone) chain.Add(*facts.function);
     return true;
   }
 };
@@ -280,7 +269,7 @@ class TrainedGrower final : public StepGrower {
     const PlanNode& node = nodes_[next];
     if (!options_.trained.count(next) || node.bottoms.size() != 1) return false;
     if (request().scale) {
-      if (!request().stages.empty() || node.facts.pointwise != kPlainReLU) return false;
+      if (!request().stages.empty() || node.facts.function != kPlainReLU) return false;
       request().stages.push_back(kPlainReLU);
       return true;
     }

@@ -94,10 +94,8 @@ class PseudoTops {
       }
       const LayerFacts& facts = facts_[next];
       const bool maps = facts.affine || facts.normalized || facts.channel_scale;
-      using Kind = Activation::Kind;
-      const Kind kind = facts.pointwise ? facts.pointwise->kind : Kind::kNone;
-      ends = kind == Kind::kReLU || kind == Kind::kReLU6 || kind == Kind::kClip ||
-             kind == Kind::kPReLU;
+      const auto& function = facts.function;
+      ends = function && function->linear() && function->kind != ElementFunction::Kind::kNone;
       if (!(maps && stages->folds) && !(ends && stages->activates)) return;
       inner_.insert({last, id});
       last = next;
