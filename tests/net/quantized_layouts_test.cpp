@@ -113,7 +113,8 @@ TEST_P(QuantizedLayoutsTest, CodesAreThoseOfCOrder) {
   if (level_ == HostLevels().front()) GTEST_SKIP() << "one instruction level";
   const NetParameter saved = Calibrated(Text(""));
   // A library that knows no other order.
-  AddLibrary(ConvLibrary{"c_order", [](Device*, const ConvDescriptor& d) { return d.quantized(); },
+  AddLibrary(ConvLibrary{"c_order", nullptr,
+                         [](Device*, const ConvDescriptor& d) { return d.quantized(); },
                          [](Device* device, const ConvDescriptor& d) {
                            return Multiplexer::ConvolutionBy("native", device, d);
                          }});
