@@ -6,7 +6,8 @@ import re
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # All but the reports of benchmarks, which say what was true at their date.
 DOCUMENTS = sorted(
-    os.path.relpath(path, ROOT) for pattern in ('*.md', '*/*.md', '*/*/*.md', '*/*/*/*.md')
+    os.path.relpath(path, ROOT)
+    for pattern in ('*.md', '*/*.md', '*/*/*.md', '*/*/*/*.md', '*/*/*/*/*.md')
     for path in glob.glob(os.path.join(ROOT, pattern))
     if not re.search(r'/(build[^/]*|results)/', path))
 
