@@ -15,8 +15,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
+void Put(float label, DataBatch* batch) {
+  batch->resize(1);
+  batch->front().type = kFloat;
+  batch->front().Reshape({1});
+  *batch->front().data<float>() = label;
+}
+
 float TakeLabel(Prefetcher* prefetcher) {
-  const float label = prefetcher->Front().labels.at(0);
+  const float label = *prefetcher->Front().at(0).data<float>();
   prefetcher->Pop();
   return label;
 }
@@ -30,19 +37,19 @@ template <class Condition> bool Eventually(const Condition& condition) {
 TEST(PrefetcherTest, BatchesComeInOrder) {
   for (int depth : {1, 2, 5}) {
     float next = 0;
-    Prefetcher prefetcher(depth, [&](Prefetcher::Batch* batch) { batch->labels = {next++}; });
+    Prefetcher prefetcher(depth, [&](DataBatch* batch) { Put(next++, batch); });
     for (int i = 0; i < 200; ++i) ASSERT_EQ(TakeLabel(&prefetcher), i);
   }
 }
 
 TEST(PrefetcherTest, ReadsAheadAsFarAsItsDepth) {
   std::atomic<int> filled{0};
-  Prefetcher prefetcher(3, [&](Prefetcher::Batch* batch) { batch->labels = {0.f + filled++}; });
+  Prefetcher prefetcher(3, [&](DataBatch* batch) { Put(0.f + filled++, batch); });
   EXPECT_TRUE(Eventually([&] { return filled == 3; }));
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(filled, 3);
   // The batch in use is not refilled.
-  EXPECT_EQ(prefetcher.Front().labels[0], 0);
+  EXPECT_EQ(*prefetcher.Front().at(0).data<float>(), 0);
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(filled, 3);
   prefetcher.Pop();
@@ -51,9 +58,9 @@ TEST(PrefetcherTest, ReadsAheadAsFarAsItsDepth) {
 
 TEST(PrefetcherTest, ExceptionComesAfterTheBatchesBeforeIt) {
   int next = 0;
-  Prefetcher prefetcher(4, [&](Prefetcher::Batch* batch) {
+  Prefetcher prefetcher(4, [&](DataBatch* batch) {
     CAFFE_CHECK(next < 2, "record ", next, " is bad");
-    batch->labels = {0.f + next++};
+    Put(0.f + next++, batch);
   });
   EXPECT_EQ(TakeLabel(&prefetcher), 0);
   EXPECT_EQ(TakeLabel(&prefetcher), 1);
@@ -69,24 +76,23 @@ TEST(PrefetcherTest, ExceptionComesAfterTheBatchesBeforeIt) {
 
 TEST(PrefetcherTest, EndsWhateverTheThreadDoes) {
   for (int i = 0; i < 50; ++i) {
-    Prefetcher unused(2, [](Prefetcher::Batch* batch) { batch->data.resize(1); });
+    Prefetcher unused(2, [](DataBatch* batch) { Put(0, batch); });
   }
   {
     std::atomic<bool> filling{false};
-    Prefetcher slow(2, [&](Prefetcher::Batch*) {
+    Prefetcher slow(2, [&](DataBatch*) {
       filling = true;
       std::this_thread::sleep_for(20ms);
     });
     EXPECT_TRUE(Eventually([&] { return filling.load(); }));
   }
   {
-    Prefetcher failing(2, [](Prefetcher::Batch*) { CAFFE_THROW("unseen"); });
+    Prefetcher failing(2, [](DataBatch*) { CAFFE_THROW("unseen"); });
   }
 }
 
 TEST(PrefetcherTest, AForkedChildHasNone) {
-  auto prefetcher =
-      std::make_unique<Prefetcher>(2, [](Prefetcher::Batch* batch) { batch->labels = {1}; });
+  auto prefetcher = std::make_unique<Prefetcher>(2, [](DataBatch* batch) { Put(1, batch); });
   EXPECT_EQ(TakeLabel(prefetcher.get()), 1);
   std::this_thread::sleep_for(20ms);  // until the thread waits
   EXPECT_EQ(InChild([&] {
@@ -103,7 +109,7 @@ TEST(PrefetcherTest, AForkedChildHasNone) {
 }
 
 TEST(PrefetcherTest, DepthMustBePositive) {
-  EXPECT_THROW(Prefetcher(0, [](Prefetcher::Batch*) {}), Error);
+  EXPECT_THROW(Prefetcher(0, [](DataBatch*) {}), Error);
 }
 
 }  // namespace

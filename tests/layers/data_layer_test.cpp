@@ -423,8 +423,9 @@ TEST(DataLayerErrorsTest, EncodedRecordsThatAreBad) {
   EXPECT_TRUE(Holds(forward_error(wide), "has 1048576 x 1048576 pixels; the limit is 268435456 "));
   // The first: when the layer is made.
   const std::string path = database({"", good});
-  EXPECT_TRUE(Holds(MakeError(Prototxt(path, 1)),
-                    "tested (Data): " + path + ", first record: the encoded image is empty; "));
+  EXPECT_TRUE(
+      Holds(MakeError(Prototxt(path, 1)),
+            "tested (Data): " + path + ", record 0 (key key0): the encoded image is empty; "));
 }
 
 TEST(DataLayerErrorsTest, ABatchOfMixedShapes) {

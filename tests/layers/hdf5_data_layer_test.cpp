@@ -226,10 +226,11 @@ TEST(HDF5DataLayerErrorsTest, ADamagedPositionIsAnError) {
 
 TEST(HDF5DataLayerErrorsTest, AFileThatGoesAwayComesOutOfForward) {
   const TemporaryFolder folder;
-  MakeFiles(folder, {2, 2});
-  LayerTester layer = MakeLayer(Prototxt(folder, 2));
-  layer.Forward();
-  std::filesystem::remove(folder / "1.h5");
+  MakeFiles(folder, {40, 2});
+  LayerTester layer =
+      MakeLayer(Prototxt(folder, 2, "", "top: 'data' top: 'label' data_param { prefetch: 1 }"));
+  std::filesystem::remove(folder / "1.h5");  // long before the thread reads it
+  for (int batch = 0; batch < 20; ++batch) layer.Forward();
   for (int i = 0; i < 2; ++i) {
     EXPECT_TRUE(Holds(ErrorOf([&] { layer.Forward(); }), "tested (HDF5Data): File not found: "));
   }

@@ -212,9 +212,10 @@ TEST(ImageDataLayerOptionsTest, ImagesOfDifferentSizesOneByOne) {
   EXPECT_EQ(layer.Top(0), Planes(TestImage(5, 4, 3)));
   EXPECT_EQ(layer.Top(1), std::vector<double>({-1}));
   LayerTester pair = MakeLayer(Prototxt(folder, 2));
-  EXPECT_TRUE(Holds(ErrorOf([&] { pair.Forward(); }),
-                    "line 3: the shape of c.png is 3 5 4 (60), but that of the batch's first image "
-                    "is 3 2 3 (18)"));
+  EXPECT_TRUE(
+      Holds(ErrorOf([&] { pair.Forward(); }),
+            "line 3: c.png: the record's shape is 3 5 4 (60), but that of the batch's first "
+            "record is 3 2 3 (18)"));
 }
 
 TEST(ImageDataLayerOptionsTest, GoesOnWhereItWas) {

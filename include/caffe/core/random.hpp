@@ -9,4 +9,8 @@ namespace caffe {
 // kernels/math/random.h, for host code.
 std::array<uint32_t, 4> Philox(uint64_t counter, uint64_t seed);
 
+// The seed of part `index` of what has the seed `seed`: seeds of different parts are independent
+// (splitmix64).
+uint64_t SeedOfPart(uint64_t seed, uint64_t index);
+
 }  // namespace caffe

@@ -22,7 +22,7 @@ class DataSource {
   virtual void Rewind() = 0;
   // Index of the record that Next reads.
   virtual int64_t position() const = 0;
-  // The number of records; -1 if it is unknown.
+  // The number of records; it does not change.
   virtual int64_t count() const = 0;
   // The key of the last record, for messages; unprintable bytes are written as \x07.
   virtual std::string key() const = 0;

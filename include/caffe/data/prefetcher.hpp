@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "caffe/core/process_mark.hpp"
-#include "caffe/core/shape.hpp"
+#include "caffe/data/item_source.hpp"
 
 namespace caffe {
 
@@ -15,13 +15,8 @@ namespace caffe {
 // and in all later calls. A forked process does not have the thread: Front() throws there.
 class Prefetcher {
  public:
-  struct Batch {
-    std::vector<char> data;
-    std::vector<float> labels;
-    Shape shape;  // of data; it may change from batch to batch
-  };
   // Called in the thread; the batch still has its previous content.
-  using Fill = std::function<void(Batch*)>;
+  using Fill = std::function<void(DataBatch*)>;
 
   Prefetcher(int depth, Fill fill);
   // Waits until the current batch is filled.
@@ -30,7 +25,7 @@ class Prefetcher {
   Prefetcher& operator=(const Prefetcher&) = delete;
 
   // The oldest batch; waits until it is filled. Valid until Pop.
-  const Batch& Front();
+  const DataBatch& Front();
   // Releases the batch of Front for reuse.
   void Pop();
 

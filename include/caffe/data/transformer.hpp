@@ -24,6 +24,9 @@ class Transformer {
   // Loads mean_file. Throws if parameters contradict each other.
   Transformer(const TransformationParameter& parameter, bool training, uint64_t seed);
 
+  // The seed of later calls of Transform.
+  void set_seed(uint64_t seed) { seed_ = seed; }
+
   // Decodes an encoded record to pixels; other records do not change. Throws if it is damaged.
   // Several threads may call it.
   void Decode(Datum* datum) const;

@@ -21,13 +21,25 @@ struct WorkRequest;
 
 enum Phase : int;
 
+// A net is one of `ranks` replicas that train together, each with its share of the data.
+struct Replica {
+  int rank = 0, ranks = 1;
+  bool operator==(const Replica&) const = default;
+};
+
 // The environment in which a layer is built. Borrowed pointers outlive the layer.
 struct LayerContext {
   Device* device = nullptr;
   TypeTriple types = TypeTriple::Equal(kFloat);
-  uint64_t seed = 0;  // of this layer's random numbers
+  // The seed of what replicas have in common: initial values, and the order of the data.
+  uint64_t seed = 0;
+  Replica replica;
   // Scratch memory of the net, shared by its layers. A layer without one makes its own.
   Workspace* workspace = nullptr;
+
+  // The seed of the random numbers of forwards, which differ between replicas: masks of Dropout,
+  // noise. That of rank 0 is `seed`.
+  uint64_t draw_seed() const;
 };
 
 // The meaning of a quantized blob's codes, with the name under which its range is observed.
@@ -107,6 +119,8 @@ class LayerBase {
   // Restores a state of RunState with the random numbers of that seed. Throws if the values cannot
   // be this layer's.
   virtual void SetRunState(uint64_t seed, const std::vector<uint64_t>& values);
+  // From now on the layer belongs to this replica of its net.
+  virtual void SetReplica(const Replica& replica) { context_.replica = replica; }
 
   const LayerParameter& layer_param() const { return *parameter_; }
   const std::string& name() const;

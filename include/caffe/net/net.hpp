@@ -34,7 +34,8 @@ struct NetOptions {
   int phase = -1;  // -1: the phase of the parameter's state, TEST by default
   int level = 0;
   std::vector<std::string> stages;
-  // Seed of fillers and dropout; negative: a new random one.
+  // Seed of fillers, of the order of data, and of random numbers, see LayerContext; negative: a new
+  // random one.
   int64_t seed = -1;
   // False: a layer of type Python, also of a nested net, is an error, and no module is imported.
   bool python_layers = true;
@@ -91,6 +92,10 @@ class Net {
   // ForwardBackward with the reductions of the tail, then RunTail; the graph contains all of them.
   // `end`: how far it goes.
   void Iterate(IterationEnd end = IterationEnd::kTail);
+  // From now on the net is this replica of those that train together. In phase TRAIN its data layers
+  // read every `ranks`-th item of their common order, from item `rank` on; its random numbers are its
+  // own. Replicas must be made with one seed, so that initial values and orders are equal.
+  void SetReplica(const Replica& replica);
   // What a solver adds to the passes of an iteration.
   void SetTrainingTail(TrainingTail tail);
   // Runs the entries of the tail.

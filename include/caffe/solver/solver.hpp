@@ -66,7 +66,8 @@ class Solver {
   // From now on, gradients are summed over all ranks before callbacks, clipping and the update see
   // them, and an update divides them by iter_size times the number of ranks. Buckets of at least
   // `bucket_bytes` are summed while the backward pass goes on. Throws if the net's parameters are not
-  // those of rank 0. The communicator must outlive the solver.
+  // those of rank 0. The communicator must outlive the solver. The net becomes the replica of that
+  // rank, see Net::SetReplica; test nets read all data.
   void SetCommunicator(Communicator* communicator, int64_t bucket_bytes = kBucketBytes);
   static constexpr int64_t kBucketBytes = int64_t{4} << 20;
   // The last part of an iteration: updates the parameters by the gradients in their diffs, and

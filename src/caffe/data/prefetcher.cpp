@@ -12,7 +12,7 @@ namespace caffe {
 // State shared by the two threads.
 struct Prefetcher::Ring {
   Fill fill;
-  std::vector<Batch> batches;
+  std::vector<DataBatch> batches;
   std::mutex mutex;
   std::condition_variable changed;
   int64_t filled = 0, taken = 0;
@@ -48,7 +48,7 @@ void Prefetcher::Run(Ring* ring) {
   while (true) {
     ring->changed.wait(lock, [&] { return ring->stop || ring->filled - ring->taken < depth; });
     if (ring->stop) return;
-    Batch* batch = &ring->batches[ring->filled % depth];
+    DataBatch* batch = &ring->batches[ring->filled % depth];
     lock.unlock();
     std::exception_ptr error;
     try {
@@ -64,7 +64,7 @@ void Prefetcher::Run(Ring* ring) {
   }
 }
 
-const Prefetcher::Batch& Prefetcher::Front() {
+const DataBatch& Prefetcher::Front() {
   CAFFE_CHECK(!made_in_.inherited(),
               "the net's read-ahead thread was not copied by fork: "
               "make the net in the child, or start the child with "

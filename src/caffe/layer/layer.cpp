@@ -3,6 +3,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/out_of_memory.hpp"
+#include "caffe/core/random.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/layer/filler.hpp"
 #include "caffe/layer/layer_facts.hpp"
@@ -24,6 +25,10 @@ void CheckCount(const std::string& where, const char* what, size_t count, int lo
 }
 
 }  // namespace
+
+uint64_t LayerContext::draw_seed() const {
+  return replica.rank == 0 ? seed : SeedOfPart(seed, static_cast<uint64_t>(replica.rank));
+}
 
 LayerBase::LayerBase(const LayerParameter& parameter, const LayerContext& context)
     : parameter_(std::make_unique<LayerParameter>(parameter)), context_(context) {

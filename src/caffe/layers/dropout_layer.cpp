@@ -69,8 +69,8 @@ void Dropout::Reshape(const BlobVec& bottom, const BlobVec& top) {
 void Dropout::Run(int64_t count, KernelArgument x, KernelArgument y) {
   if (mask_) {
     const int64_t quads = (count + 3) / 4;
-    mask_->Launch(quads,
-                  {count, quads, x, y, counter_.counters(), context().seed, threshold_, scale_});
+    mask_->Launch(quads, {count, quads, x, y, counter_.counters(), context().draw_seed(),
+                          threshold_, scale_});
   } else if (multiply_) {
     multiply_->Launch(count, {count, x, y, scale_});
   } else if (!(x.pointer == y.pointer)) {

@@ -103,7 +103,7 @@ void DummyData::FillTops(const BlobVec& top, bool constant) {
     try {
       // Constants are written when they are read: the net's forecast of memory comes before that.
       constant ? FillAtAccess(filler, context().seed + step, top[i])
-               : Fill(filler, context().seed + step, top[i]);
+               : Fill(filler, context().draw_seed() + step, top[i]);
     } catch (...) {
       RethrowIn(Concat(Where(), ": top ", top[i]->name()));
     }

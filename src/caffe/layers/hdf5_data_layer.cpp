@@ -1,43 +1,65 @@
-#include "caffe/layers/hdf5_data_layer.hpp"
-
-#include <climits>
+#include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "caffe.pb.h"
+#include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/core/out_of_memory.hpp"
-#include "caffe/core/random.hpp"
 #include "caffe/io/hdf5_file.hpp"
 #include "caffe/io/text_lines.hpp"
-#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/layer/source_layer.hpp"
 
 namespace caffe {
-
 namespace {
 
-constexpr uint64_t kMostRows = uint64_t{1} << 62;  // of all epochs, so that epochs can be counted
-
-}  // namespace
-
-void HDF5Data::ReadList() {
-  const std::string& source = layer_param().hdf5_data_param().source();
-  log::Info("Loading list of HDF5 filenames from: " + source);
-  for (const TextLine& line : ReadTextLines(source)) files_.push_back({line.text, 0});
-  CAFFE_CHECK(!files_.empty(), source, ": the list has no files");
-  log::Info(Concat("Number of HDF5 files: ", files_.size()));
-  for (File& file : files_) {
-    try {
-      file.rows = CheckFile(file.path);
-    } catch (const Error& error) {
-      CAFFE_THROW(source, ": ", error.what());
+// Each file is a group. The file of the last item is in memory.
+class Hdf5Rows final : public ItemSource {
+ public:
+  Hdf5Rows(const std::string& list, std::vector<std::string> names, std::vector<DataType> types)
+      : names_(std::move(names)), types_(std::move(types)) {
+    log::Info("Loading list of HDF5 filenames from: " + list);
+    for (const TextLine& line : ReadTextLines(list)) files_.push_back({line.text, 0, 0});
+    CAFFE_CHECK(!files_.empty(), list, ": the list has no files");
+    log::Info(Concat("Number of HDF5 files: ", files_.size()));
+    int64_t rows = 0;
+    for (File& file : files_) {
+      try {
+        file.rows = CheckFile(file.path);
+      } catch (...) {
+        RethrowIn(list);
+      }
+      file.begin = rows;
+      rows += file.rows;
     }
-    rows_ += file.rows;
   }
-}
+  std::vector<int64_t> Groups() const override {
+    std::vector<int64_t> rows;
+    for (const File& file : files_) rows.push_back(file.rows);
+    return rows;
+  }
+  std::vector<Shape> Shapes(int64_t) override { return items_; }
+  void Read(const std::vector<BatchItem>& items, DataBatch* batch) override;
 
-int64_t HDF5Data::CheckFile(const std::string& path) {
+ private:
+  struct File {
+    std::string path;
+    int64_t rows, begin;  // begin: the index of its first row
+  };
+  // The number of rows in a file; checks its shapes against items_, which come from the first file.
+  int64_t CheckFile(const std::string& path);
+  void Load(const File& file);
+  void ReadDataset(const File& file, size_t index);
+
+  std::vector<std::string> names_;  // of the datasets
+  std::vector<DataType> types_;     // of the arrays
+  std::vector<Shape> items_;        // of one row of each
+  std::vector<File> files_;
+  const File* loaded_ = nullptr;
+  std::vector<BatchArray> values_;  // of the loaded file
+};
+
+int64_t Hdf5Rows::CheckFile(const std::string& path) {
   const Hdf5Reader file(path);
   int64_t rows = -1;
   for (size_t i = 0; i < names_.size(); ++i) {
@@ -62,68 +84,14 @@ int64_t HDF5Data::CheckFile(const std::string& path) {
   return rows;
 }
 
-void HDF5Data::LayerSetUp(const BlobVec&, const BlobVec& top) {
-  if (!files_.empty()) return;
-  const HDF5DataParameter& parameter = layer_param().hdf5_data_param();
-  CAFFE_CHECK(!layer_param().has_transform_param(), Where(),
-              ": does not transform data; remove transform_param");
-  CAFFE_CHECK(!parameter.source().empty(), Where(), ": hdf5_data_param has no source");
-  CAFFE_CHECK(parameter.batch_size() > 0 && parameter.batch_size() <= INT_MAX, Where(),
-              ": batch_size is ", parameter.batch_size(), "; it must be at least 1");
-  for (const auto& name : layer_param().top()) names_.push_back(name);
-  if (names_.empty()) {
-    for (const BlobBase* blob : top) names_.push_back(blob->name());
-  }
-  for (const BlobBase* blob : top) types_.push_back(blob->type());
-  try {
-    ReadList();
-  } catch (const Error& error) {
-    files_.clear();
-    CAFFE_THROW(Where(), ": ", error.what());
-  }
+void Hdf5Rows::Load(const File& file) {
+  loaded_ = nullptr;  // until all datasets are read
+  values_.assign(names_.size(), {});
+  for (size_t i = 0; i < names_.size(); ++i) ReadDataset(file, i);
+  loaded_ = &file;
 }
 
-void HDF5Data::SetRunState(uint64_t seed, const std::vector<uint64_t>& values) {
-  CAFFE_CHECK(!values.empty() && values[0] < kMostRows, Where(), ": the saved position is invalid");
-  LayerBase::SetRunState(seed, values);
-  given_ = values[0];
-  epoch_ = ~uint64_t{0};
-}
-
-void HDF5Data::Reshape(const BlobVec&, const BlobVec& top) {
-  for (size_t i = 0; i < top.size(); ++i) {
-    Shape shape = items_[i];
-    shape.insert(shape.begin(), layer_param().hdf5_data_param().batch_size());
-    top[i]->Reshape(shape);
-  }
-}
-
-std::vector<int64_t> HDF5Data::Shuffled(int64_t count, uint64_t counter) const {
-  std::vector<int64_t> order(count);
-  std::iota(order.begin(), order.end(), 0);
-  if (!layer_param().hdf5_data_param().shuffle()) return order;
-  // Each counter has its own random stream.
-  const auto stream = Philox(counter, context().seed);
-  const uint64_t seed = uint64_t{stream[0]} << 32 | stream[1];
-  for (int64_t i = count - 1; i > 0; --i) {  // Fisher and Yates
-    const auto random = Philox(i, seed);
-    std::swap(order[i], order[(uint64_t{random[0]} << 32 | random[1]) % (i + 1)]);
-  }
-  return order;
-}
-
-void HDF5Data::LoadFile(uint64_t epoch, int64_t place) {
-  const File& file = files_[file_order_[place]];
-  // The rows of an only file are already in memory.
-  if (files_.size() > 1 || values_.empty()) {
-    values_.assign(names_.size(), {});
-    for (size_t i = 0; i < names_.size(); ++i) ReadDataset(file, static_cast<int>(i));
-  }
-  row_order_ = Shuffled(file.rows, 2 * (epoch * files_.size() + place) + 1);
-  place_ = place;
-}
-
-void HDF5Data::ReadDataset(const File& file, int index) {
+void Hdf5Rows::ReadDataset(const File& file, size_t index) {
   const std::string& name = names_[index];
   const Hdf5Reader reader(file.path);
   Shape shape = items_[index];
@@ -131,70 +99,87 @@ void HDF5Data::ReadDataset(const File& file, int index) {
   CAFFE_CHECK(reader.ShapeOf(name) == shape, file.path, ": dataset '", name,
               "' changed its shape from ", ShapeString(shape), " to ",
               ShapeString(reader.ShapeOf(name)));
-  const DataType type = types_[index];
-  const int64_t count = ShapeCount(shape);
-  std::vector<char>& values = values_[index];
+  BatchArray& values = values_[index];
+  values.type = types_[index];
   NamingMemory(Concat(file.path, ": dataset '", name, "'"), [&] {
-    values.resize(count * type.bytes());
-    if (type == kDouble) {
-      reader.Read(name, reinterpret_cast<double*>(values.data()));
-    } else if (type == kFloat) {
-      reader.Read(name, reinterpret_cast<float*>(values.data()));
+    values.Reshape(shape);
+    if (values.type == kDouble) {
+      reader.Read(name, values.data<double>());
+    } else if (values.type == kFloat) {
+      reader.Read(name, values.data<float>());
     } else {
+      const int64_t count = ShapeCount(shape);
       std::vector<float> floats(count);
       reader.Read(name, floats.data());
-      ConvertElements(kFloat, floats.data(), type, values.data(), count);
+      ConvertElements(kFloat, floats.data(), values.type, values.bytes.data(), count);
     }
   });
 }
 
-void HDF5Data::Seek(uint64_t row) {
-  const uint64_t epoch = row / rows_;
-  int64_t rest = static_cast<int64_t>(row % rows_), place = 0;
-  if (epoch != epoch_) {
-    file_order_ = Shuffled(static_cast<int64_t>(files_.size()), 2 * epoch);
-  } else if (place_ >= 0 && rest >= first_row_) {
-    place = place_;
-    rest -= first_row_;
+void Hdf5Rows::Read(const std::vector<BatchItem>& items, DataBatch* batch) {
+  for (size_t i = 0; i < batch->size(); ++i) {
+    Shape shape = items_[i];
+    shape.insert(shape.begin(), static_cast<int64_t>(items.size()));
+    (*batch)[i].Reshape(shape);
   }
-  while (rest >= files_[file_order_[place]].rows) {
-    rest -= files_[file_order_[place]].rows;
-    ++place;
-  }
-  if (epoch != epoch_ || place != place_) {
-    if (epoch_ != ~uint64_t{0} && epoch != epoch_) log::Debug("Looping around to first file.");
-    LoadFile(epoch, place);
-    epoch_ = epoch;
-    first_row_ = static_cast<int64_t>(row % rows_) - rest;
-  }
-  row_ = row_order_[rest];
-}
-
-void HDF5Data::Forward(const BlobVec&, const BlobVec& top) {
-  const int64_t batch = layer_param().hdf5_data_param().batch_size();
-  std::vector<char*> targets;
-  for (BlobBase* blob : top) targets.push_back(static_cast<char*>(blob->mutable_host_data()));
-  for (int64_t b = 0; b < batch; ++b) {
-    try {
-      Seek(given_ + b);
-    } catch (const Error& error) {
-      epoch_ = ~uint64_t{0};  // the loaded file is invalid from now on
-      values_.clear();
-      CAFFE_THROW(Where(), ": ", error.what());
-    }
-    for (size_t i = 0; i < top.size(); ++i) {
-      const int64_t bytes = ShapeCount(items_[i]) * static_cast<int64_t>(types_[i].bytes());
-      std::memcpy(targets[i] + b * bytes, values_[i].data() + row_ * bytes, bytes);
+  for (size_t b = 0; b < items.size(); ++b) {
+    const auto next =
+        std::upper_bound(files_.begin(), files_.end(), items[b].index,
+                         [](int64_t index, const File& file) { return index < file.begin; });
+    const File& file = *std::prev(next);
+    if (loaded_ != &file) Load(file);
+    for (size_t i = 0; i < batch->size(); ++i) {
+      BatchArray& array = (*batch)[i];
+      const size_t bytes = array.bytes.size() / items.size();
+      std::memcpy(array.bytes.data() + b * bytes,
+                  values_[i].bytes.data() + (items[b].index - file.begin) * bytes, bytes);
     }
   }
-  given_ += batch;
 }
 
-LayerFacts HDF5Data::Facts() const {
-  LayerFacts facts;
-  facts.host = true;
-  return facts;
-}
+}  // namespace
+
+// Rows of HDF5 files in batches; a batch may begin in one file and end in the next. A file is
+// loaded as a whole when its rows are needed.
+// top 0…: the datasets with the tops' names, (batch_size, …). The first axis of a dataset are rows,
+//   equally many in all datasets of a file; the other axes are equal in all files. 1 to 32 axes.
+// hdf5_data_param: source, a list with a file name in each line; batch_size; shuffle (in each epoch
+//   another order of the files and of the rows in a file). transform_param is refused. data_param:
+//   prefetch (4 batches).
+// The order depends only on the layer's seed. All files are opened at the start, so that a missing
+// or damaged file is reported there.
+// Types: float kinds, from integers and floats of every size; each top has its own.
+class HDF5Data : public SourceLayer {
+ public:
+  using SourceLayer::SourceLayer;
+
+ protected:
+  Settings ReadSettings() const override {
+    const HDF5DataParameter& parameter = layer_param().hdf5_data_param();
+    CAFFE_CHECK(!layer_param().has_transform_param(),
+                "does not transform data; remove transform_param");
+    CAFFE_CHECK(!parameter.source().empty(), "hdf5_data_param has no source");
+    Settings settings;
+    settings.batch_size = parameter.batch_size();
+    settings.prefetch = layer_param().data_param().prefetch();
+    settings.shuffle = parameter.shuffle();
+    return settings;
+  }
+  std::unique_ptr<ItemSource> Open(const BlobVec& top) override {
+    std::vector<std::string> names(layer_param().top().begin(), layer_param().top().end());
+    std::vector<DataType> types;
+    for (const BlobBase* blob : top) {
+      if (layer_param().top_size() == 0) names.push_back(blob->name());
+      types.push_back(blob->type());
+    }
+    return std::make_unique<Hdf5Rows>(layer_param().hdf5_data_param().source(), names, types);
+  }
+};
+
+template <class Dtype, class MItype = Dtype, class MOtype = Dtype>
+class HDF5DataLayer final : public Layer<Dtype, MItype, MOtype, HDF5Data> {
+  using Layer<Dtype, MItype, MOtype, HDF5Data>::Layer;
+};
 
 void RegisterHDF5DataLayer(LayerRegistry& registry) {
   LayerTraits traits;

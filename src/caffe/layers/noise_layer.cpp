@@ -75,7 +75,7 @@ void Noise::Run(Mode mode, bool additive, KernelArgument x, KernelArgument y) {
   } else {
     const double sigma = mode == Mode::kMean ? 0 : parameter.sigma();
     apply_->Launch({rows_, columns_}, {rows_, columns_, static_cast<double>(parameter.mu()), sigma,
-                                       additive, x, y, counter_.counters(), context().seed});
+                                       additive, x, y, counter_.counters(), context().draw_seed()});
   }
 }
 

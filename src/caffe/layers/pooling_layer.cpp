@@ -373,7 +373,7 @@ void Pooling::Run(const BlobVec& bottom, const BlobVec& top) {
   }
   if (Draws()) {
     arguments.counters = counter_.counters().pointer;
-    arguments.seed = context().seed;
+    arguments.seed = context().draw_seed();
   }
   operation_->Forward(arguments);
 }

@@ -143,6 +143,12 @@ void Net::Iterate(IterationEnd end) {
   rooms_->passes->Iterate(end);
 }
 
+void Net::SetReplica(const Replica& replica) {
+  CAFFE_CHECK(replica.rank >= 0 && replica.rank < replica.ranks, NetLabel(name()), ": rank ",
+              replica.rank, " of ", replica.ranks, " replicas; ranks are 0 to ", replica.ranks - 1);
+  for (Node& node : wiring_.nodes) node.layer->SetReplica(replica);
+}
+
 void Net::SetTrainingTail(TrainingTail tail) {
   rooms_->tail = std::move(tail);
   rooms_->passes->DropTail();

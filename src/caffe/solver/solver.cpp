@@ -284,6 +284,7 @@ void Solver::StepTogether(const std::vector<Solver*>& replicas, int64_t iteratio
 
 void Solver::SetCommunicator(Communicator* communicator, int64_t bucket_bytes) {
   CheckReplicas(*net_, communicator);
+  net_->SetReplica({communicator->rank(), communicator->size()});
   updater_->SetReplicas(communicator->size());
   TrainingTail tail;
   for (const GradientBucket& bucket : updater_->Buckets(bucket_bytes)) {

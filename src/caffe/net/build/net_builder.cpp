@@ -9,6 +9,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/core/out_of_memory.hpp"
+#include "caffe/core/random.hpp"
 #include "caffe/graph/passes.hpp"
 #include "caffe/graph/typed_net.hpp"
 #include "caffe/layer/layer_registry.hpp"
@@ -22,14 +23,6 @@
 
 namespace caffe {
 namespace {
-
-// An independent seed for each layer: splitmix64 of the net's seed and the layer's index.
-uint64_t LayerSeed(uint64_t seed, uint64_t index) {
-  uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
 
 // One line if a net converts between types.
 void LogCasts(const NetLevel& level) {
@@ -123,7 +116,7 @@ void NetBuilder::AddNode(const TypedLayer& typed, NetLevel* level) {
   LayerContext context;
   context.device = device_;
   context.types = typed.types;
-  context.seed = LayerSeed(seed_, wiring_.nodes.size());
+  context.seed = SeedOfPart(seed_, wiring_.nodes.size());
   context.workspace = wiring_.workspace.get();
   node.layer = NamingMemory(Concat(layer.name(), " (", layer.type(), ")"),
                             [&] { return LayerRegistry::Get().Create(layer, context); });

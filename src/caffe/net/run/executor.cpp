@@ -331,7 +331,7 @@ void AddBlob(const BlobBase& blob, bool diff, GraphEpoch* epoch) {
 void Executor::AddNode(int index, GraphEpoch* epoch) const {
   const Node& node = wiring_.nodes[index];
   epoch->Add(static_cast<uint64_t>(rooms_.runner->shape_epoch(index)));
-  epoch->Add(node.layer->context().seed);
+  epoch->Add(node.layer->context().draw_seed());
   const bool iteration = running_->renews;
   for (const BlobBase* bottom : node.bottom) AddBlob(*bottom, iteration, epoch);
   for (const BlobBase* top : node.top) AddBlob(*top, iteration, epoch);
