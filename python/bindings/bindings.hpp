@@ -13,6 +13,7 @@ class NetParameter;
 class SolverParameter;
 struct Histogram;
 struct MemoryNeeds;
+struct Replica;
 }  // namespace caffe
 
 // Each file of this folder has one function, which adds its classes and functions to the module.
@@ -76,3 +77,5 @@ void AnswerSignals(caffe::Net& net);
 
 // The seed for the next net of this thread, or -1: set by set_random_seed.
 int64_t NextSeed();
+// The replica that the nets of new solvers are: set by set_solver_rank and set_solver_count.
+caffe::Replica SolverReplica();

@@ -5,6 +5,7 @@
 #include "caffe/core/log.hpp"
 #include "caffe/device/freed_memory.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer.hpp"
 #include "gil.hpp"
 
 namespace py = pybind11;
@@ -17,7 +18,7 @@ using caffe::Runtime;
 // The GPU of the last set_device, which set_mode_gpu selects again after set_mode_cpu.
 thread_local Device* chosen_device = nullptr;
 thread_local int64_t next_seed = -1;
-int solver_count = 1, solver_rank = 0;
+thread_local int solver_count = 1, solver_rank = 0;
 
 Device* DeviceOf(const py::object& which) {
   Runtime& runtime = Runtime::Get();
@@ -74,6 +75,8 @@ std::vector<Device*> AllDevices() {
 }
 
 }  // namespace
+
+caffe::Replica SolverReplica() { return {solver_rank, solver_count}; }
 
 int64_t NextSeed() { return next_seed < 0 ? -1 : next_seed++; }
 
@@ -160,12 +163,18 @@ void BindDevices(py::module_& module) {
       "The value of set_solver_count, int; 1 at first.");
   module.def(
       "set_solver_count", [](int count) { solver_count = count; }, py::arg("count"),
-      "Kept for scripts of BVLC Caffe that train on several GPUs: solver_count() returns it.");
+      "How many solvers train together, each in a thread or process with its rank. Solvers that\n"
+      "this thread makes later read their share of the data of phase TRAIN: with n solvers, rank "
+      "r\n"
+      "reads the items r, r + n, … Give all of them one random_seed. Nothing sums their "
+      "gradients.");
   module.def(
       "solver_rank", [] { return solver_rank; }, "The value of set_solver_rank, int; 0 at first.");
   module.def(
       "set_solver_rank", [](int rank) { solver_rank = rank; }, py::arg("rank"),
-      "Kept for scripts of BVLC Caffe that train on several GPUs: solver_rank() returns it.");
+      "The rank of solvers that this thread makes later, 0 to solver_count() - 1: see\n"
+      "set_solver_count. Random numbers such as masks of Dropout differ between ranks, initial\n"
+      "values do not.");
   module.def(
       "set_multiprocess", [](bool) {}, py::arg("multiprocess"),
       "Kept for scripts of BVLC Caffe; has no effect.");

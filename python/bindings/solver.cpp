@@ -197,6 +197,7 @@ struct PythonSolver : Solver {
   PythonSolver(const caffe::SolverParameter& parameter, bool python_layers)
       : Solver(parameter, nullptr, python_layers) {
     AddCallback(&callback);
+    net()->SetReplica(SolverReplica());
     SetActionFunction([this] {
       const caffe::SolverAction action = interruption.action();
       return action == caffe::SolverAction::kNone && signals ? signals->Poll() : action;
