@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <numeric>
 #include <thread>
 
 #include "caffe/core/error.hpp"
 #include "io/temporary_folder.hpp"
+#include "support/in_child.hpp"
 #include "support/text.hpp"
 
 namespace caffe {
@@ -129,6 +131,20 @@ TEST(Hdf5FileTest, ThreadsTakeTurns) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Hdf5FileTest, AChildReadsFilesThatAThreadOfItsParentWasReading) {
+  const TemporaryFolder folder;
+  const std::string path = MakeFile(folder / "a.h5");
+  std::atomic<bool> stop{false};
+  std::thread reader([&] {
+    while (!stop) Hdf5Reader(path).ReadInteger("integer");
+  });
+  for (int i = 0; i < 20 && !testing::Test::HasFailure(); ++i) {
+    EXPECT_EQ(InChild([&] { return Hdf5Reader(path).ReadInteger("integer") == -7 ? 3 : 1; }), 3);
+  }
+  stop = true;
+  reader.join();
 }
 
 }  // namespace

@@ -1,6 +1,25 @@
 #include "hdf5_library.hpp"
 
+#include <pthread.h>
+
+#include <new>
+
 namespace caffe {
+namespace {
+
+std::recursive_mutex& Mutex() {
+  static std::recursive_mutex* const mutex = [] {
+    // The child's only thread has another id than the thread that locked the mutex.
+    pthread_atfork([] { Mutex().lock(); }, [] { Mutex().unlock(); },
+                   [] { new (&Mutex()) std::recursive_mutex; });
+    return new std::recursive_mutex;
+  }();
+  return *mutex;
+}
+
+}  // namespace
+
+Hdf5Turn::Hdf5Turn() : lock_(Mutex()) { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
 
 std::string Hdf5Reason() {
   std::string reason;

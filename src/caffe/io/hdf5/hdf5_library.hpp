@@ -9,15 +9,12 @@
 namespace caffe {
 
 // Locks the library, since most builds of HDF5 are not thread-safe, and disables its error output.
+// fork() waits until no other thread has a turn, so that the library works in the child.
 class Hdf5Turn {
  public:
-  Hdf5Turn() : lock_(Mutex()) { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+  Hdf5Turn();
 
  private:
-  static std::recursive_mutex& Mutex() {
-    static std::recursive_mutex mutex;
-    return mutex;
-  }
   std::lock_guard<std::recursive_mutex> lock_;
 };
 
