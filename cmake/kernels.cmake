@@ -144,16 +144,22 @@ set(host_flags -O3 -fopenmp-simd -ffp-contract=off -fno-trapping-math -fno-math-
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   list(APPEND host_flags -Wno-pass-failed)  # loops that it cannot vectorize
 endif()
-# Not written in the dialect, but compiled once per level, too.
-set(winograd_steps ${CMAKE_SOURCE_DIR}/src/caffe/library/native/winograd_steps.cpp)
-set(row_steps ${CMAKE_SOURCE_DIR}/src/caffe/library/native/row_steps.cpp)
-set_source_files_properties(${winograd_steps} ${row_steps} PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
-# GCC 12 reports the undefined vectors of its own headers.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp
-  ${CMAKE_SOURCE_DIR}/src/caffe/library/native/word_steps.cpp
-  ${CMAKE_SOURCE_DIR}/src/caffe/library/native/word_steps_vnni.cpp
-  ${CMAKE_SOURCE_DIR}/src/caffe/library/native/code_sum_steps.cpp PROPERTIES
-  COMPILE_OPTIONS "-Wno-uninitialized;-Wno-maybe-uninitialized")
+# Not written in the dialect, but compiled once per level, too: the files in folders called levels. Those in
+# levels/bytes need instructions that only some processors of level v4 have.
+file(GLOB_RECURSE steps CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/caffe/*.cpp)
+list(FILTER steps INCLUDE REGEX "/levels/")
+set(byte_steps ${steps})
+list(FILTER byte_steps INCLUDE REGEX "/levels/bytes/")
+list(FILTER steps EXCLUDE REGEX "/levels/bytes/")
+foreach(file IN LISTS steps byte_steps)
+  if(file MATCHES "/(winograd|row)_steps\\.cpp$")
+    set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS -ffp-contract=fast)
+  else()
+    # GCC 12 reports the undefined vectors of its own headers.
+    set_source_files_properties(${file} PROPERTIES
+      COMPILE_OPTIONS "-Wno-uninitialized;-Wno-maybe-uninitialized")
+  endif()
+endforeach()
 foreach(level IN LISTS CAFFE_HOST_LEVELS)
   set(level_flags "")
   if(level MATCHES "^v")
@@ -162,12 +168,7 @@ foreach(level IN LISTS CAFFE_HOST_LEVELS)
   if(level STREQUAL "v4")
     list(APPEND level_flags -mprefer-vector-width=512)
   endif()
-  set(level_sources ${winograd_steps} ${row_steps}
-      ${CMAKE_SOURCE_DIR}/src/caffe/layer/random_steps.cpp
-      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/code_sum_steps.cpp
-      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/pool_steps.cpp
-      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp
-      ${CMAKE_SOURCE_DIR}/src/caffe/library/native/word_steps.cpp)
+  set(level_sources ${steps})
   foreach(folder IN LISTS host_folders)
     string(REPLACE "/" "_" key ${folder})
     set(list_file ${CMAKE_BINARY_DIR}/generated/host/${key}.inc)
@@ -192,11 +193,8 @@ foreach(level IN LISTS CAFFE_HOST_LEVELS)
   target_compile_options(caffe_host_${level} PRIVATE ${host_flags} ${level_flags})
 endforeach()
 
-# Products of bytes, with instructions that only some processors of level v4 have.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  add_library(caffe_host_bytes OBJECT ${CMAKE_SOURCE_DIR}/src/caffe/library/native/byte_steps.cpp
-    ${CMAKE_SOURCE_DIR}/src/caffe/library/native/word_steps_vnni.cpp)
-  target_compile_definitions(caffe_host_bytes PRIVATE CAFFE_HOST_LEVEL=v4_bytes)
+  add_library(caffe_host_bytes OBJECT ${byte_steps})
   target_include_directories(caffe_host_bytes PRIVATE ${CMAKE_SOURCE_DIR}/kernels
     ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)
   target_compile_options(caffe_host_bytes PRIVATE ${host_flags} -march=x86-64-v4

@@ -17,7 +17,7 @@
 namespace caffe {
 
 #if defined(__x86_64__)
-extern const ByteSteps byte_steps_v2, byte_steps_v3, byte_steps_v4, byte_steps_v4_bytes;
+extern const ByteSteps byte_steps_v2, byte_steps_v3, byte_steps_v4, byte_steps_vnni;
 extern const ByteSteps byte_steps_amx, byte_steps_ifma;
 #else
 extern const ByteSteps byte_steps_neon;
@@ -54,7 +54,7 @@ std::vector<const ByteSteps*> AllByteSteps() {
   std::vector<const ByteSteps*> all{&byte_steps_v2};
   if (HostLevel() != "v2") all.push_back(&byte_steps_v3);
   if (HostLevel() == "v4") all.push_back(&byte_steps_v4);
-  if (MultipliesBytes()) all.push_back(&byte_steps_v4_bytes);
+  if (MultipliesBytes()) all.push_back(&byte_steps_vnni);
   if (MultipliesMore()) all.push_back(&byte_steps_ifma);
   if (MultipliesMore() && HasMatrixUnits()) all.push_back(&byte_steps_amx);
   return all;
@@ -68,7 +68,7 @@ const ByteSteps& HostByteSteps() {
   const std::string& level = HostLevel();
   if (level == "v2") return byte_steps_v2;
   if (level == "v3") return byte_steps_v3;
-  if (!MultipliesMore()) return MultipliesBytes() ? byte_steps_v4_bytes : byte_steps_v4;
+  if (!MultipliesMore()) return MultipliesBytes() ? byte_steps_vnni : byte_steps_v4;
   return HasMatrixUnits() ? byte_steps_amx : byte_steps_ifma;
 #else
   return byte_steps_neon;

@@ -1,4 +1,4 @@
-// Products of codes of 16 bits with AVX512-VNNI, see byte_steps.hpp. Compiled once, as v4_bytes.
+// Products of codes of 16 bits with AVX512-VNNI, see byte_steps.hpp. Compiled once.
 #include <immintrin.h>
 
 #include "caffe/library/native/byte_steps.hpp"
@@ -8,12 +8,11 @@
 // clang-format off
 #include "dialect/host.h"
 #include "dialect/common.h"
+#include "caffe/library/native/codes/requantize.hpp"
 // clang-format on
 
 namespace caffe {
 namespace {
-
-#include "math/requantize.h"
 
 constexpr long kLanes = 16;
 using V = __m512i;
@@ -22,16 +21,6 @@ DEVICE_FN V Load(const void* p) { return _mm512_loadu_si512(p); }
 DEVICE_FN V Zero() { return _mm512_setzero_si512(); }
 __mmask8 Mask(long count) {
   return static_cast<__mmask8>(count >= 8 ? 255 : count <= 0 ? 0 : (1 << count) - 1);
-}
-
-// The code of a sum that includes the bias.
-u16 Code(const ByteOutput& o, i64 sum, long channel) {
-  const i64 r = o.negative_multiplier
-                    ? requantize_slope(sum, o.multiplier[channel], o.shift[channel],
-                                       o.negative_multiplier[channel], o.negative_shift[channel])
-                    : requantize_i64(sum, o.multiplier[channel], o.shift[channel]);
-  const i64 code = r + o.zero_y;
-  return static_cast<u16>(code < o.lowest ? o.lowest : code > o.highest ? o.highest : code);
 }
 
 // --- Requantization ------------------------------------------------------------------------------
@@ -229,7 +218,8 @@ void StoreSlowly(const ByteOutput& o, const Block& block, __m512d first, __m512d
   _mm512_store_si512(sums + 8, _mm512_cvtpd_epi64(second));
   for (long i = 0; i < block.count; ++i) {
     const long c = block.channel + i;
-    if (lanes >> i & 1) y[c] = Code(o, sums[i] + 32768 * block.header->sums[i] + o.bias[c], c);
+    if (lanes >> i & 1)
+      y[c] = static_cast<u16>(Code(o, sums[i] + 32768 * block.header->sums[i] + o.bias[c], c));
   }
 }
 
@@ -342,7 +332,7 @@ void WindowsSlowly(const WordWindows& w, long begin, long end) {
         sum += static_cast<i32>(w.taps[i * w.tap_stride + t][c]) *
                static_cast<i32>(w.w[t * w.output.channels + c]);
       }
-      w.y[i * w.y_stride + c] = Code(w.output, sum, c);
+      w.y[i * w.y_stride + c] = static_cast<u16>(Code(w.output, sum, c));
     }
   }
 }
@@ -489,7 +479,7 @@ void LineSlowly(const WordLines& w, long channel, const short* x, u16* y) {
       const i32 code = x[t % 3 * w.pitch + t / 3 * o.channels + c] + 32768;
       sum += static_cast<i64>(code) * w.w[(t / 3 * 4 + t % 3) * o.channels + c];
     }
-    y[c] = Code(o, sum, c);
+    y[c] = static_cast<u16>(Code(o, sum, c));
   }
 }
 
@@ -538,7 +528,7 @@ void LineOf(const WordLines& w, long channel, const Pair (*weights)[kLinePairs],
 
 }  // namespace
 
-void word_tile_v4_bytes(const WordTile& t) {
+void word_tile_vnni(const WordTile& t) {
   const long used = UsedBy(t);
   // Lines whose sums stay in the caches together.
   const long group = t.rows > 0 && t.rows < kMostWide ? kMostWide / t.rows : 1;
@@ -569,7 +559,7 @@ void word_tile_v4_bytes(const WordTile& t) {
   }
 }
 
-void word_windows_v4_bytes(const WordWindows& w) {
+void word_windows_vnni(const WordWindows& w) {
   long channel = 0;
   long taps = w.tap_stride;
   while (taps > 2 && HasNoWeights(w, taps - 2)) taps -= 2;
@@ -585,7 +575,7 @@ void word_windows_v4_bytes(const WordWindows& w) {
   WindowsSlowly(w, channel, w.output.channels);
 }
 
-bool word_lines_v4_bytes(const WordLines& w) {
+bool word_lines_vnni(const WordLines& w) {
   if (w.output.channels % kVector != 0) return false;
   for (long channel = 0; channel < w.output.channels; channel += kVector) {
     Pair weights[2][kLinePairs];
@@ -606,8 +596,8 @@ bool word_lines_v4_bytes(const WordLines& w) {
   return true;
 }
 
-void split_words_v4_bytes(const unsigned short* from, long count, long begin, long end, long depth,
-                          void* row) {
+void split_words_vnni(const unsigned short* from, long count, long begin, long end, long depth,
+                      void* row) {
   u16* words = static_cast<u16*>(row) + begin;
   u8* bytes = static_cast<u8*>(row) + 2 * depth + begin;
   const V top = _mm512_set1_epi16(static_cast<short>(0x8000));

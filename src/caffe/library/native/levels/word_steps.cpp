@@ -11,29 +11,17 @@
 // clang-format off
 #include "dialect/host.h"
 #include "dialect/common.h"
-// clang-format on
-
+#include "caffe/library/native/codes/requantize.hpp"
 #if !defined(__AVX2__)
 #include "caffe/library/native/codes/generic.hpp"
 #endif
+// clang-format on
 
 namespace caffe {
 namespace {
 
-#include "math/requantize.h"
-
 // Products of a byte without a sign and 16 bits: the sum of this many fits 32 bits.
 constexpr long kSlice = 256;
-
-// The code of a sum that includes the bias.
-u16 Code(const ByteOutput& o, i64 sum, long channel) {
-  const i64 r = o.negative_multiplier
-                    ? requantize_slope(sum, o.multiplier[channel], o.shift[channel],
-                                       o.negative_multiplier[channel], o.negative_shift[channel])
-                    : requantize_i64(sum, o.multiplier[channel], o.shift[channel]);
-  const i64 code = r + o.zero_y;
-  return static_cast<u16>(code < o.lowest ? o.lowest : code > o.highest ? o.highest : code);
-}
 
 // Channels [begin, end) of position i.
 void WindowsOf(const WordWindows& w, long i, long begin, long end) {
@@ -44,7 +32,7 @@ void WindowsOf(const WordWindows& w, long i, long begin, long end) {
       sum += static_cast<i32>(w.taps[i * w.tap_stride + t][c]) *
              static_cast<i32>(w.w[t * w.output.channels + c]);
     }
-    w.y[i * w.y_stride + c] = Code(w.output, sum, c);
+    w.y[i * w.y_stride + c] = static_cast<u16>(Code(w.output, sum, c));
   }
 }
 
@@ -210,7 +198,7 @@ void StoreCodes(const WordTile& t, const Factors& f, bool fast, long channel, co
   for (long i = 0; i < count; ++i) {
     const long c = channel + i;
     const i64 bias = t.output.bias[c] + (offsets ? offsets[i] : 0);
-    y[c] = Code(t.output, all[i % 2][i / 2] + bias, c);
+    y[c] = static_cast<u16>(Code(t.output, all[i % 2][i / 2] + bias, c));
   }
 }
 
@@ -521,7 +509,7 @@ void TileOf(const WordTile& t) {
       }
       u16* y = t.y + row * t.y_stride + channel;
       for (long i = 0; i < count; ++i) {
-        y[i] = Code(o, sums[i] + o.bias[channel + i], channel + i);
+        y[i] = static_cast<u16>(Code(o, sums[i] + o.bias[channel + i], channel + i));
       }
     }
   }

@@ -1,0 +1,65 @@
+// The codes of sums, one by one, for all instructions.
+#pragma once
+
+namespace caffe {
+namespace {
+
+#include "math/requantize.h"
+
+int Bounded(i64 v, int low, int high) {
+  return static_cast<int>(v < low ? low : v > high ? high : v);
+}
+
+// The code of a sum that includes the bias.
+int Code(const ByteOutput& o, i64 sum, long channel) {
+  const i64 r = o.negative_multiplier
+                    ? requantize_slope(sum, o.multiplier[channel], o.shift[channel],
+                                       o.negative_multiplier[channel], o.negative_shift[channel])
+                    : requantize_i64(sum, o.multiplier[channel], o.shift[channel]);
+  return Bounded(r + o.zero_y, o.lowest, o.highest);
+}
+
+i32 Sum(i32 products, i64 bias) {
+  return static_cast<i32>(static_cast<u32>(products) + static_cast<u32>(bias));
+}
+
+// The codes of sums [m, n], whose rows are `stride` apart. Rows or columns are the channels from
+// `channel` on.
+template <bool kRowsAreChannels>
+void StoreAll(const ByteOutput& o, long channel, long m, long n, const i32* sums, long stride,
+              u8* y) {
+  for (long i = 0; i < m; ++i, sums += stride, y += o.y_stride) {
+    for (long j = 0; j < n && o.negative_multiplier; ++j) {
+      const long c = channel + (kRowsAreChannels ? i : j);
+      y[j] = static_cast<u8>(Code(o, Sum(sums[j], o.bias[c]), c));
+    }
+    if (o.negative_multiplier) continue;
+    for (long j = 0; j < n; ++j) {
+      const long c = channel + (kRowsAreChannels ? i : j);
+      // The result may be near the limits of 32 bits.
+      const i64 r = requantize_i32(Sum(sums[j], o.bias[c]), o.multiplier[c], o.shift[c]);
+      y[j] = static_cast<u8>(Bounded(r + o.zero_y, o.lowest, o.highest));
+    }
+  }
+}
+
+void RequantizeOf(const ByteOutput& o, bool rows_are_channels, long m, long n, const i32* sums) {
+  if (rows_are_channels) {
+    StoreAll<true>(o, 0, m, n, sums, n, o.y);
+  } else {
+    StoreAll<false>(o, 0, m, n, sums, n, o.y);
+  }
+}
+
+// Stores rows [row, row + rows) of the block of channels that begins at `channel`.
+void StoreOneByOne(const ByteOutput& o, long channel, long row, long rows, const i32* sums,
+                   long stride) {
+  const long count = o.channels - channel < kByteChannels ? o.channels - channel : kByteChannels;
+  StoreAll<false>(o, channel, rows, count, sums, stride, o.y + row * o.y_stride + channel);
+}
+
+// Where weights of channel c of a block of a depthwise convolution and tap p of four lie.
+long WindowWeight(long c, long p) { return c % 16 / 4 * 64 + (c / 16 * 4 + c % 4) * 4 + p; }
+
+}  // namespace
+}  // namespace caffe
