@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Checks comments and messages of the sources for phrases that make a reader guess.
+"""Checks comments and messages of the sources for what makes a reader guess.
 
-check_words.py [ROOT] prints every phrase of the list below with its line and what to write instead,
-and exits 1 if there is one. A phrase may continue on the next line.
+check_words.py [ROOT] prints every phrase of the list below with its line and what to write instead.
+A phrase may continue on the next line. It also prints comments that begin with "Of", whose subject
+is missing, and those that are longer than 100 columns. It exits 1 if it has found one.
 """
 import os
 import re
@@ -39,6 +40,10 @@ def _pattern(phrase):
     return re.compile(r'(?<![\w-])(?:%s)(?![\w-])' % phrase.replace(' ', gap))
 
 
+# Lines that are comments alone.
+_COMMENT = re.compile(r'^ *(?://|#) .*$', re.MULTILINE)
+_MOST_COLUMNS = 100
+
 _PATTERNS = [(_pattern(phrase), advice) for phrase, advice in PHRASES]
 
 
@@ -51,6 +56,15 @@ def faults(text):
                 continue
             line = text.count('\n', 0, match.start()) + 1
             found.append((line, ' '.join(re.findall(r"[\w']+", match.group())), advice))
+    before = ''
+    for number, line in enumerate(text.split('\n'), 1):
+        if _COMMENT.match(line):
+            begins = not _COMMENT.match(before) or before.rstrip().endswith('.')
+            if begins and re.match(r' *(?://|#) Of\b', line):
+                found.append((number, 'Of', 'a sentence with a subject: what it is of that'))
+            if len(line) > _MOST_COLUMNS:
+                found.append((number, line.split()[1], 'lines of at most %d columns' % _MOST_COLUMNS))
+        before = line
     return sorted(found)
 
 

@@ -107,7 +107,7 @@ KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
   const i32 quad = lane % 4;
   REPEAT for (i32 block = 0; block < OWN_COLUMNS / BLOCK; ++block) {
     const i32 run = col0 + warp_col + block * BLOCK + quad * RUN;
-    // Of the run's channels `last` is the last one that exists.
+    // `last` is the last one of the run's channels that exists.
     const i32 last = run + RUN <= group_out ? RUN - 1 : group_out - 1 - run;
     if (last < 0) continue;
     Acctype offset[RUN];

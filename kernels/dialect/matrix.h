@@ -92,7 +92,7 @@ DEVICE_FN u64 tile_descriptor(const u8* tile) {
   return (u64)(local_address(tile) >> 4) | (u64)1 << 16 | (u64)(8 * TILE_K >> 4) << 32 |
          (u64)(TILE_K == 128 ? 1 : 2) << 62;
 }
-// Of floats (dialect/matrix_floats.h), or of bytes.
+// The tiles hold floats (dialect/matrix_floats.h), or bytes.
 #ifdef ELEMENT_BYTES
 #define GroupSum float
 #define GROUP_SUM_ "+f"

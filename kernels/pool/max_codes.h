@@ -26,7 +26,7 @@ KERNEL(max_pool_codes, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),
     const i32 w0 = (i32)(r - line * out_width) * stride_w - pad_w;
     const i32 c = (i32)lane * (VECTOR / CODE_BYTES);
     const i64 from = (i64)image * height * width * channels + c;
-    // Of 8 bits: maxima of pairs whose upper bytes are the odd and the even codes.
+    // With 8 bits: maxima of pairs whose upper bytes are the odd and the even codes.
     u32 odd[WORDS], even[WORDS];
     UNROLL for (i32 k = 0; k < WORDS; ++k) odd[k] = even[k] = 0;
     for (i32 kh = 0; kh < kernel_h; ++kh) {

@@ -65,8 +65,8 @@ TEST(UnknownLayersTest, LayersThatAreLeftOutMayBeUnknown) {
       "layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'r' }\n";
   EXPECT_EQ(FileError(folder, text), "");
   EXPECT_TRUE(Holds(FileError(folder, text, 0), "line 1: layer data (AnnotatedData)"));
-  EXPECT_TRUE(Holds(FileError(folder, text + "layer { name: 'e' type: 'Embed' }"),
-                    "line 6: layer e (Embed)"));
+  EXPECT_TRUE(Holds(FileError(folder, text + "layer { name: 'e' type: 'Unheard' }"),
+                    "line 6: layer e (Unheard)"));
 }
 
 // So may their fields and values, in a file with several layers on one line, too.

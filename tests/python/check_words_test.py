@@ -39,6 +39,8 @@ def tree(tmp_path):
     ('// It tells the place.\n', 'tells'),
     ('// SetWeights has not got them.\n', 'has not got'),
     ('// made anew\n', 'anew'),
+    ('// Of the last forward.\n', 'Of'),
+    ('// ' + 98 * 'x' + '\n', 98 * 'x'),
 ])
 def test_phrases_are_found_with_their_lines(tree, text, phrase):
     report = tree('int x;\n' + text)
@@ -50,6 +52,8 @@ def test_phrases_are_found_with_their_lines(tree, text, phrase):
     '// It is no longer there, and a sum is no slower.\n',
     '// There\n// are no weights.\n',
     'const bool is_none = wants(it);\n',
+    '// The bytes\n// Of a blob, in a line that goes on.\n',
+    'const char* text = "' + 98 * 'x' + '";\n',
 ])
 def test_plain_sentences_pass(tree, text):
     assert tree(text) == []

@@ -22,7 +22,7 @@ struct BenchmarkCell {
   std::string framework = "Cortado", type, device, device_name;
   bool train = false;  // forward and backward in phase TRAIN; otherwise forward in phase TEST
   int64_t batch = 0;
-  // Of a pass; the median and the smallest of `samples` times.
+  // The median and the smallest of `samples` times of a pass.
   double milliseconds = 0, fastest = 0;
   int64_t samples = 0;
   // Bytes; absent: not measured. The largest memory of the net by the allocator, what the net

@@ -15,12 +15,12 @@ class Net;
 class PartTimer {
  public:
   PartTimer(Device* device, size_t parts);
-  // Of several calls in a pass, the first Begin and the last End count.
+  // The first Begin and the last End of a pass count.
   void Begin(size_t part);
   void End(size_t part);
   // Waits for the device and takes the times of a pass. Call it after each pass.
   void Collect();
-  // Of all passes, in milliseconds; 0 for a part that did not run.
+  // The mean of all passes, in milliseconds; 0 for a part that did not run.
   double Mean(size_t part) const;
   double Median(size_t part) const;
 

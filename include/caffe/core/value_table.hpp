@@ -35,7 +35,7 @@ class ValueTable {
   // the largest value. NaN gives the code of NaN, or that of 0 if there is none.
   static Encoder Nearest(const std::string& name, const std::vector<float>& values);
 
-  // Of codes with more bits, only the lower ones count.
+  // The value of a code; if it has more bits, only the lower ones count.
   float Value(uint32_t code) const { return values_[code & (values_.size() - 1)]; }
   uint32_t Code(float value) const;
   // The code of the float with these bits.

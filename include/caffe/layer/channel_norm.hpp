@@ -54,7 +54,7 @@ class ChannelNorm {
   std::shared_ptr<BlobBase> totals_;  // [2, channels]: sums of d and of v d
   std::unique_ptr<Kernel> rows_, columns_, gradient_parts_, accumulate_;
   std::unique_ptr<Kernel> gradient_rows_, gradient_columns_;
-  // Of ReshapeSpans; null without it.
+  // The kernels of ReshapeSpans; null without it.
   std::unique_ptr<Kernel> spans_, gradient_parts_of_spans_, gradient_finish_, gradient_spans_;
   int64_t items_ = 0, slices_ = 0;  // of passes that write elements
 };

@@ -41,7 +41,7 @@ struct ConvSetup {
   Shape OutputStart(const Shape& input) const;
   // The parameter's shape: [first, second, kernel…].
   Shape WeightShape(int64_t first, int64_t second) const;
-  // Of Convolution for this shape of the bottom, without epilogue and backward passes.
+  // The descriptor for this shape of the bottom, without epilogue and backward passes.
   ConvDescriptor Descriptor(const Shape& input, const TypeTriple& types) const;
 };
 

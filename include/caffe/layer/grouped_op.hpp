@@ -24,7 +24,7 @@ class GroupedOp {
   virtual int64_t workspace_bytes() const = 0;
   // The products in the sums of Run if all rows are in use.
   virtual int64_t products() const = 0;
-  // Of as many groups as Run can use.
+  // The bytes of the parameters of as many groups as Run can use.
   virtual int64_t parameter_bytes() const = 0;
   virtual void CountMemory(WorkMemory* memory) const = 0;
   virtual void Prepare() = 0;

@@ -32,7 +32,7 @@ class JointWeights {
   DevicePtr bias() const;
   // For quantized types.
   QuantArguments quant() const;
-  // Of one group: the weights in the form in which the operator reads them, bias and factors.
+  // The bytes of one group: its weights in the form in which the operator reads them, bias and factors.
   int64_t group_bytes() const { return WeightBytes() + ChannelBytes(); }
 
  private:
@@ -41,7 +41,7 @@ class JointWeights {
 
   bool prepares() const { return op_->prepared_bytes() > 0; }
   int64_t WeightBytes() const;
-  // Of bias, or of bias and factors.
+  // The bytes of the bias, or of bias and factors.
   int64_t ChannelBytes() const;
 
   Groups groups_;

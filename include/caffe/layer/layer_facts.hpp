@@ -135,7 +135,7 @@ struct LayerFacts {
   std::optional<Sum> sum;
   std::optional<Join> join;
   std::optional<Weighted> weighted;
-  // Of a layer whose weights are not as Weighted describes.
+  // The stages of a layer whose weights are not as Weighted describes.
   std::optional<Stages> own_stages;
   std::optional<ChannelScale> channel_scale;
   std::optional<Normalized> normalized;

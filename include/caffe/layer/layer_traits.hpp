@@ -20,7 +20,7 @@ struct BackwardReads {
   std::vector<int> bottoms, tops;
   // A layer that works in place reads a private copy of bottom 0 (InputCopy) instead of the blob.
   bool copies_in_place = false;
-  // Of this data, Backward uses only which elements are positive.
+  // Whether Backward uses only which elements of this data are positive.
   bool only_signs = false;
   // Bottom 0 is read only for the gradient of parameter 0.
   bool for_parameter = false;
@@ -66,7 +66,7 @@ struct GroupedForm {
 // For LayerTraits::edges. Of an element-wise layer, whose body loads, computes in float and stores:
 // any two float kinds but double, of which one is float, or equal ones.
 std::optional<TypeTriple> ElementwiseEdges(const TypeTriple& wanted);
-// Of a layer with a matrix product: sums of narrow float kinds may be stored as float.
+// The types of a layer with a matrix product, whose sums of narrow float kinds may be stored as float.
 std::optional<TypeTriple> ProductEdges(const TypeTriple& wanted);
 
 // The properties of a layer type that Net, passes and tools need before a layer exists.

@@ -28,7 +28,7 @@ class RowParts {
   // waits unless the device is the CPU. Only the first call allocates. Throws if these are not rows in
   // order.
   const std::vector<Part>& Find(const BlobBase& offsets);
-  // Of the last Find.
+  // The parts that the last Find found.
   const std::vector<Part>& parts() const { return parts_; }
 
  private:

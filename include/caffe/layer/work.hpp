@@ -27,7 +27,7 @@ struct WorkRequest {
   int residual_bottom = 0;
   // Computed after the layer itself, before the stages. The work then has a backward pass.
   std::optional<ChannelScale> scale;
-  // Of bottoms and tops; the residual has that of the tops. Diffs have the layouts of their data.
+  // The layouts of bottoms and tops; the residual has that of the tops, and diffs have those of their data.
   LayoutPair layouts;
   // Not empty: the work has a backward pass, which computes the gradients of these bottoms.
   std::vector<bool> gradients;
@@ -45,7 +45,7 @@ struct WorkMemory {
 
   int64_t derived = 0;               // bytes of derived weights
   std::set<const BlobBase*> absent;  // parameters that the device need not hold
-  // Of the bytes in `derived`. The owners live on, so that no others get their addresses.
+  // The owners of the bytes in `derived`. They live on, so that no others get their addresses.
   std::set<std::shared_ptr<const void>> counted;
 };
 
@@ -85,9 +85,8 @@ class LayerWork : public Work {
   LayerWork(LayerBase* layer, const BlobVec& bottom, const BlobVec& top,
             std::vector<bool> gradients = {})
       : layer_(layer), bottom_(bottom), top_(top), gradients_(std::move(gradients)) {}
-  // Of blobs().
   bool uses_net_workspace() const override { return true; }
-  int64_t parameter_bytes() const override;
+  int64_t parameter_bytes() const override;  // those of blobs()
   void CountMemory(WorkMemory* memory) const override;
   void Prepare() override;
   void Run(DevicePtr workspace) override;

@@ -22,7 +22,7 @@ struct PlanNode {
   LayerFacts facts;
   TypeTriple types = TypeTriple::Equal(kFloat);
   std::vector<int> bottoms, tops;
-  // Of a node that joins blobs of codes: whether each bottom has the range of the top.
+  // For a node that joins blobs of codes: whether each bottom has the range of the top.
   std::vector<bool> tied = {};
 
   // Whether a node that joins blobs writes the elements of a bottom unchanged.

@@ -21,13 +21,13 @@ struct StepInfo {
   // that write its bottoms write them as parts of its top.
   std::string library;
   TypeTriple types = TypeTriple::Equal(kFloat);
-  // Of the bottoms and tops that it computes with.
+  // The layouts of the bottoms and tops that it computes with.
   LayoutPair layouts;
   // Blobs that are converted to another layout before and after it, as part of the step.
   int conversions = 0;
   // Bottoms that a layer which joins blobs (Concat) copies into its top.
   int copies = 0;
-  // Of the operator; in phase TRAIN including its backward passes.
+  // The operator's workspace; in phase TRAIN that of its backward passes, too.
   int64_t workspace_bytes = 0;
   // Bottoms read, parameters read in the operator's own form, and tops written, each once. Blobs
   // between the layers of the step do not count.

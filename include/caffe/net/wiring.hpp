@@ -37,7 +37,7 @@ struct Node {
   // The layer is composite: its tops share the memory of `bottom`, the outputs of its SubNet.
   bool composite = false;
   std::vector<int> own_bottom_ids;  // the bottoms of a composite layer itself
-  // Of a nested node, for each bottom.
+  // For each bottom of a nested node: which gradients it gets.
   std::vector<Propagation> propagation;
 
   // A pass added this layer.

@@ -34,7 +34,7 @@ class PackedParameter final : public SyncedMemory::Source {
   int64_t bytes() const { return count_ * static_cast<int64_t>(type_.bytes()); }
   const std::shared_ptr<const char>& elements() const { return elements_; }
   const ChannelRanges& range() const { return range_; }
-  // Of codes: scale and zero point of all elements or of each channel; else empty.
+  // The scale and zero point of all codes, or of those of each channel; empty if it holds no codes.
   const std::vector<QuantRange>& channels() const { return channels_; }
   // The codes are those of DESIGN's weights: 1 to 255 (65535) around the middle, which means 0.
   bool symmetric() const { return symmetric_; }

@@ -124,7 +124,7 @@ class Solver {
   NetOptions OptionsFor(Device* device) const;
   void ApplyDefaults(NetParameter* net) const;
   static void Iterate(std::span<Solver* const> replicas, int64_t iterations);
-  // Of several steps; returns the bytes of the history that are not allocated yet.
+  // Begins several steps; returns the bytes of the history that are not allocated yet.
   int64_t BeginSteps(int64_t iterations);
   // Returns false if a test was interrupted.
   bool BeginIteration();

@@ -67,7 +67,7 @@ struct TransformOptions {
   StripOptions strip;
   // For round: half or bfloat16; for quantize_weights: int8 or int16. Empty: half, int8.
   std::string type;
-  // Of the comparison: null means the CPU.
+  // The device of the comparison; null means the CPU.
   Device* device = nullptr;
   uint64_t seed = 1;
   // Values of inputs by name; other inputs are uniform in [-1, 1].

@@ -14,7 +14,7 @@ namespace {
 
 // A row of floats has the same upper bits.
 constexpr uint32_t kRows = 1 << 16, kRowFloats = 1 << 16;
-// Of all rows together; 16 MB, or 32 for elements of 2 bytes.
+// The entries of all rows together; 16 MB, or 32 for elements of 2 bytes.
 constexpr size_t kMostEntries = 4 << 20;
 
 // Calls the encoder and checks the codes.

@@ -8,7 +8,7 @@
 namespace caffe {
 namespace {
 
-// Of neighbouring sizes.
+// The ratio of neighbouring sizes.
 constexpr int64_t kRatio = 4;
 
 }  // namespace

@@ -66,7 +66,7 @@ class BatchNorm : public CodedLayer {
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;
   InputCopy input_;
   ChannelSums forward_sums_, backward_sums_;
-  // Of the last forward: mean and 1 / sqrt(variance + eps); of the last backward: its sums.
+  // The last forward's mean and 1 / sqrt(variance + eps), and the last backward's sums.
   std::shared_ptr<BlobBase> mean_, inverse_, gradient_sums_;
   // The scale and the shift of each channel, with global statistics.
   CodeAffine::Function GlobalAffine() const;
@@ -308,7 +308,7 @@ class BatchNorm::TrainingWork final : public Work {
   const bool relu_;
   const int64_t rows_;  // positions of all items
   ChannelNorm norm_;
-  // Of x in kNHWC: the sums of the statistics, and their kernels on devices.
+  // For x in kNHWC: the sums of the statistics, and their kernels on devices.
   std::optional<ChannelSums> own_sums_;
   std::unique_ptr<Kernel> moments_, finish_;
 };

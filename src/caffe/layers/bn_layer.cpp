@@ -69,7 +69,7 @@ class BN : public LayerBase {
   InputCopy input_;
   ChannelSums forward_sums_;
   ChannelNorm norm_;
-  // Of the last forward: mean, variance and 1 / sqrt(variance + eps).
+  // The last forward's mean, variance and 1 / sqrt(variance + eps).
   std::shared_ptr<BlobBase> mean_, variance_, inverse_;
   DerivedBy inverse_of_blobs_;  // inverse_, where the variances are a blob
   std::unique_ptr<Kernel> mean_kernel_, square_parts_, variance_kernel_, average_, invert_;

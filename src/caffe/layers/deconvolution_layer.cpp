@@ -49,7 +49,7 @@ class Deconvolution : public WeightedLayer {
   WeightedDeconv& Own() const { return static_cast<WeightedDeconv&>(op(0)); }
 
   ConvSetup setup_;
-  // Of quantized types: one for each bottom, because bottoms have separate ranges.
+  // In quantized types: one for each bottom, because bottoms have separate ranges.
   std::vector<std::unique_ptr<CodeDeconvolution>> codes_;
   Shape input_, output_;  // of a bottom and a top, as the operators were made for them
 };

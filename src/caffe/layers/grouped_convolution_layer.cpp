@@ -42,9 +42,9 @@ class GroupedConvolution : public GroupedLayer {
   bool KnowsJointOp(const OperatorWeights& weights) const override;
 
  private:
-  // Of one expert, for so many rows.
+  // For one expert and so many rows.
   ConvDescriptor Descriptor(int64_t rows) const;
-  // Of all experts.
+  // For all experts.
   ConvDescriptor JointDescriptor(const Epilogue& epilogue, const OperatorWeights& weights) const;
 
   ConvSetup setup_;

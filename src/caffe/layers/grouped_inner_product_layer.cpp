@@ -42,13 +42,13 @@ class GroupedInnerProduct : public GroupedLayer {
  private:
   GemmDescriptor Descriptor(int64_t rows, const Epilogue& epilogue,
                             const OperatorWeights& weights) const;
-  // Of all experts.
+  // For all experts.
   GemmDescriptor JointDescriptor(const Epilogue& epilogue, const OperatorWeights& weights) const;
   void MakeBackward();
 
   int64_t n_ = 0, k_ = 0, rows_ = -1;
   bool has_bias_ = true, transpose_ = false;
-  // Of each size of parts.
+  // One for each size of parts.
   std::vector<std::unique_ptr<GemmOp>> backward_data_, backward_weights_;
   std::vector<std::unique_ptr<BiasOp>> backward_bias_;
 };

@@ -39,7 +39,7 @@ class LRN : public LayerBase {
  private:
   class ChannelsLastWork;
   bool InCodes() const;
-  // Of codes, the kernels compute in float.
+  // The kernels for codes compute in float.
   TypeTriple KernelTypes() const;
   // What of the window lies in an image, so that a window of 2^31 elements takes no longer.
   int64_t Reach() const;

@@ -30,7 +30,7 @@ class MOELayer final : public CompositeLayer, public UsageReport, public HasExpe
   using CompositeLayer::CompositeLayer;
   SubNet Expand(const BlobVec& bottom, int tops) override;
   void Connect(const std::vector<std::shared_ptr<LayerBase>>& nested) override;
-  // Of this layer, and of MOE layers in its nets.
+  // Takes the usage of this layer, and of MOE layers in its nets.
   std::vector<ExpertUsage> TakeUsage() override;
 
   std::vector<ExpertBlob> ExpertBlobs() const override;

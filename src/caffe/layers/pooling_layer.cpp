@@ -58,7 +58,7 @@ class Pooling : public LayerBase {
   // Random numbers decide.
   bool Draws() const;
   void Run(const BlobVec& bottom, const BlobVec& top);
-  // Of means of codes.
+  // The factors for means of codes.
   QuantArguments Factors() const;
   void ReadWindow();
   PoolDescriptor Descriptor(int64_t planes) const;

@@ -141,7 +141,7 @@ class KernelPoolOp final : public PoolOp {
            block <= 16;
   }
 
-  // Of the channels of a position.
+  // The bytes of the channels of a position.
   int64_t RowBytes() const {
     return descriptor_.channels * static_cast<int64_t>(descriptor_.types.in.bytes());
   }

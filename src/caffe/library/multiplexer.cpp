@@ -14,7 +14,7 @@
 namespace caffe {
 namespace {
 
-// Of a forward pass of a convolution by cuDNN. Its fast algorithms for float need workspaces as large
+// The workspace of a forward pass by cuDNN. Its fast algorithms for float need workspaces as large
 // as several of the blobs.
 constexpr int64_t kMostWorkspace = int64_t{224} << 20;
 // By oneDNN: images that are widened or brought to another layout stay in the caches of two cores.

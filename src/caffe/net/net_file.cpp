@@ -48,7 +48,7 @@ NetParameter ReadTestNetFile(const std::string& path) {
 void RefusePythonLayers(const NetParameter& net) {
   const NetParameter filtered = FilterNet(net);
   for (const LayerParameter& layer : filtered.layer()) {
-    // Of the types that another module adds: its layers are classes in Python.
+    // Layers of the types that another module adds are classes in Python.
     CAFFE_CHECK(LayerRegistry::Get().Elsewhere(layer.type()).empty(), layer.name(), " (",
                 layer.type(), "): runs class '", layer.python_param().layer(), "' of module '",
                 layer.python_param().module(),

@@ -10,7 +10,7 @@ namespace {
 
 static_assert(ParameterArena::kBlock == PARAMETER_BLOCK);
 
-// Of the blob's memories, which may be larger than its shape needs.
+// The blocks of the blob's memories, which may be larger than its shape needs.
 int64_t Blocks(const BlobBase& blob) {
   const int64_t bytes = std::max(blob.data_memory()->bytes(), blob.diff_memory()->bytes());
   const int64_t block = ParameterArena::kBlock * static_cast<int64_t>(blob.type().bytes());

@@ -48,7 +48,7 @@ class LmdbPages {
   void Start(const LmdbMeta& meta);
   // Goes to the next record; false after the last one. Throws, with the page, if it is damaged.
   bool Next();
-  // Of the record. They remain valid until the file is closed.
+  // The record's key and value. They remain valid until the file is closed.
   std::string_view key() const { return key_; }
   std::string_view value() const;
 

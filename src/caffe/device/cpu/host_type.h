@@ -3,7 +3,7 @@
 struct HostTypeFunctions {
   float (*value)(unsigned code);
   unsigned (*code)(float value);
-  // Of 4, 8 and 16 elements.
+  // The functions for 4, 8 and 16 elements.
   void (*values[3])(const unsigned* codes, float* values);
   void (*codes[3])(const float* values, unsigned* codes);
 };

@@ -14,7 +14,7 @@ namespace caffe {
 class CodePatches {
  public:
   explicit CodePatches(const ConvDescriptor& descriptor);
-  // Of an image.
+  // The number of positions of an image.
   int64_t positions() const { return static_cast<int64_t>(starts_.size()); }
   // Codes of a channel with its padding.
   int64_t plane() const { return plane_; }
@@ -48,7 +48,7 @@ class CodePatches {
   bool points_;
   int64_t plane_ = 0, image_plane_ = 0, padded_bytes_ = 0;
   int64_t run_ = 1, image_width_ = 0;
-  // Of each position, of each run of taps, and of each row of an image, in a plane with padding.
+  // The places of each position, run of taps, and row of an image, in a plane with padding.
   std::vector<int64_t> starts_, taps_, image_rows_;
 };
 

@@ -156,7 +156,7 @@ template <class Product> class MatrixConvOp final : public ConvOp {
       "in_h",  "in_w",  "channels", "padded", "fold_h",         "fold_w",
       "pad_h", "pad_w", "out_h",    "out_w",  "channel_stride", "position_stride"};
 
-  // Of the workspace; what lies behind begins at a multiple of 256 bytes.
+  // The bytes of the workspace that hold the folded images; what lies behind begins at a multiple of 256.
   int64_t FoldedBytes() const {
     const MatrixProduct::Window& w = problem_.window;
     return folds_ ? RoundUp(problem_.batch * w.input[0] * w.input[1] * problem_.channels *
@@ -214,7 +214,7 @@ template <class D> bool HasOneSlope(const D& d) {
 // Groups with fewer channels leave most of a tile empty.
 constexpr int64_t kFewestChannels = 16;
 
-// Of floats, the forward pass alone.
+// Whether a forward pass in floats is supported; there is no other.
 bool SupportsFloats(const ConvDescriptor& d) {
   if (!FloatProduct::KnowsTypes(d.in, d.out) || d.backward_data || d.backward_weights) return false;
   if (HasOneSlope(d)) return false;

@@ -99,7 +99,7 @@ class MatrixProduct {
   static std::vector<int> Tilings(Device* device, const Problem& problem);
   // `tile`: one of Tilings; negative: the fastest by an estimate.
   MatrixProduct(Device* device, const Problem& problem, int tile = -1);
-  // Of one group of images.
+  // The bytes of the packed weights of one group of images.
   int64_t packed_bytes() const { return problem_.out_channels * packed_depth_; }
   // Packs weights [out_channels, plain_channels, plain_kernel…].
   void Pack(DevicePtr codes, DevicePtr packed);

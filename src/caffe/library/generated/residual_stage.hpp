@@ -14,10 +14,10 @@ namespace caffe {
 class ResidualStage {
  public:
   ResidualStage(const Epilogue& epilogue, DataType type, const QuantArguments& quant);
-  // Of the operator's own code - zero point.
+  // The least value of the operator's own code minus its zero point.
   int32_t low() const { return low_; }
   int32_t high() const { return high_; }
-  // Of y.
+  // The zero point of y.
   int32_t zero() const { return zero_; }
   // Adds residual, factor, residual_factor, sum_shift, sum_low, sum_high, relu, rescale. `y` replaces
   // a residual that there is not.

@@ -200,7 +200,7 @@ class ByteProductConvOp final : public ByteConvOp {
           }
           all = gathered;
         }
-        // Of 8 bits, neighbouring channels, whose weights are fetched early.
+        // With 8 bits, a thread computes neighbouring channels, whose weights are fetched early.
         const int64_t parts =
             element_ == 2 ? Ceil(group_out_, kPair) : Ceil(omp_get_num_threads(), d.group);
 #pragma omp for schedule(static)
@@ -245,7 +245,7 @@ class ByteProductConvOp final : public ByteConvOp {
 
   bool ReadsWindows() const {
     const ConvDescriptor& d = descriptor_;
-    // Of 16 bits, gathered rows of many channels have fuller tiles, and are gathered for many products.
+    // With 16 bits, gathered rows of many channels have fuller tiles, and are gathered for many products.
     const bool few = d.geometry.kernel_count() > 1 && (pixels_ || d.out_channels < kManyOutputs);
     const bool knows = element_ == 1 || (steps_.word_form == CodeForm::kWordParts && few);
     return steps_.reads_windows && knows && d.group == 1 && window_.dilation[1] == 1 &&

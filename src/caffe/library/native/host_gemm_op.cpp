@@ -173,7 +173,7 @@ class WideningGemmOp final : public GemmOp {
  private:
   using Weights = GemmDescriptor::Weights;
 
-  // Of `extent` rows of widened weights, the slice that begins at k0.
+  // The slice that begins at k0, of `extent` rows of widened weights.
   static DevicePtr SliceOf(DevicePtr prepared, int64_t extent, int64_t k0) {
     return prepared + extent * k0 * static_cast<int64_t>(sizeof(float));
   }

@@ -18,7 +18,7 @@ struct PoolWindow {
   long row_stride, column_stride;  // elements from one to the next
   const void* x;                   // the first tap
   void* y;
-  // Of means: y = clamp(round((sum - offset) multiplier / 2^shift) + zero_y). Sums fit 32 bits.
+  // For means: y = clamp(round((sum - offset) multiplier / 2^shift) + zero_y). Sums fit 32 bits.
   int offset, multiplier, shift, zero_y;
 };
 

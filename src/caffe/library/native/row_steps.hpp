@@ -33,7 +33,7 @@ struct RowSteps {
   void (*interleave_32)(const void* x, void* y, int planes, long size, long begin, long end);
 };
 
-// Of the instruction level in use.
+// The steps of the instruction level in use.
 const RowSteps& HostRowSteps();
 
 }  // namespace caffe

@@ -34,7 +34,7 @@ namespace {
 
 // The most rows of A; for more, libraries that copy B to a better order are faster.
 constexpr int64_t kMostRows = 8;
-// Of half kinds, whose B those libraries widen first (tools/benchmark/results/packed_cpu.md).
+// The rows in half kinds, whose B those libraries widen first (tools/benchmark/results/packed_cpu.md).
 constexpr int64_t kMostNarrowRows = 48;
 // Below this many products one thread is faster.
 constexpr int64_t kParallelProducts = 1 << 16;

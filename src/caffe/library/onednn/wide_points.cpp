@@ -19,7 +19,7 @@
 namespace caffe::onednn {
 namespace {
 
-// Of the floats of a block of x and y: they stay in the second cache, beside the weights.
+// The bytes of the floats of a block of x and y: they stay in the second cache, beside the weights.
 constexpr int64_t kBlockBytes = 192 << 10;
 constexpr int64_t kLeastRows = 16;
 
@@ -168,7 +168,7 @@ class WidePointsOp final : public ConvOp {
       count = all ? end - row : std::min(end - row, last_ - row % last_);
       int64_t from = row;
       if (!all) {
-        // Of the first position of a part of an output row.
+        // The place of the first position of a part of an output row.
         int64_t left = row % positions_ / last_, at = row % last_ * g.stride[axes - 1];
         int64_t extent = g.input[axes - 1];
         for (int i = axes - 2; i >= 0; --i) {

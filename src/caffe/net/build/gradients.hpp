@@ -18,7 +18,7 @@ class Gradients {
   // Whether a node runs backward, and which diffs of its bottoms it writes.
   bool needed(int node) const { return nodes_[node].needed; }
   const std::vector<bool>& bottoms(int node) const { return nodes_[node].bottoms; }
-  // Of all nodes.
+  // Which of all nodes are needed.
   std::vector<bool> NeededNodes() const;
   bool any() const;
   // True if a blob narrower than float has a gradient.

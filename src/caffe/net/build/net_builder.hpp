@@ -31,7 +31,7 @@ struct NetLevel {
   NetParameter filtered;
   TypedNet separated, net;
   int casts = 0, casts_omitted = 0, casts_moved = 0;
-  // Of the layers of `net` that are nodes, and of those of `separated` (-1: no node), in their order.
+  // The layers of `net` that are nodes, and those of `separated` (-1: no node), in their order.
   std::vector<int> nodes, nodes_of_layers;
 };
 

@@ -24,7 +24,7 @@ bool ComputesNothing(const Node& node, const LayerFacts& facts) {
   return true;
 }
 
-// Of a layer without an operator.
+// The operations of a layer without an operator.
 std::optional<int64_t> ElementwiseOperations(const Node& node, const LayerFacts& facts) {
   if (node.top.empty()) return std::nullopt;
   const int64_t count = node.top[0]->count();
@@ -39,7 +39,7 @@ std::optional<int64_t> ElementwiseOperations(const Node& node, const LayerFacts&
   return (additions + multiplications) * count;
 }
 
-// Of the blobs that the step reads from other steps, and of those that it writes.
+// The bytes of the blobs that the step reads from other steps, and of those that it writes.
 int64_t BlobBytes(const Wiring& wiring, const Step& step, const LayerFacts& facts) {
   const std::vector<int>& tops = wiring.nodes[step.nodes.back()].top_ids;
   int64_t bytes = 0;

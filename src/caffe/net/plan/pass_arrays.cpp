@@ -71,7 +71,7 @@ class Builder {
   // Nodes of one step that trains have one backward pass: that of the last one, which stands for
   // the step. They also run again as one.
   bool StandsForStep(int n) const { return !trained_[n] || trained_[n]->nodes.back() == n; }
-  // Of the node, or of the step that it stands for.
+  // The bottoms of the node, or of the step that it stands for.
   const std::vector<int>& Bottoms(int n) const {
     return nodes_[trained_[n] ? trained_[n]->nodes[0] : n].bottoms;
   }

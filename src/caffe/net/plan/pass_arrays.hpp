@@ -41,7 +41,7 @@ struct PassArrays {
   ArrayBlobs blobs;  // of the arrays that are not a layer's
   std::vector<MemoryPlan::Step> steps;
   int forward_steps = 0;
-  // Of the forward steps: their tops have the memory of bottoms.
+  // For each forward step: whether its tops have the memory of bottoms.
   std::vector<bool> writes_nothing;
   bool training = false;                    // a backward pass follows
   std::set<int> kept;                       // arrays with memory of their own
@@ -53,10 +53,10 @@ struct PassArrays {
   // The nodes of the backward pass, in its order; the last node of a step that trains stands for it.
   std::vector<int> backward;
 
-  // Of a whole forward in phase TEST. `kept`: blobs that each forward must store.
+  // The arrays of a whole forward in phase TEST. `kept`: blobs that each forward must store.
   static PassArrays Forward(const Wiring& wiring, const std::vector<PlanNode>& nodes,
                             const Plan& plan, ArrayBlobs blobs, const std::set<int>& kept);
-  // Of a whole forward and backward.
+  // The arrays of a whole forward and backward.
   static PassArrays Training(const Wiring& wiring, const std::vector<PlanNode>& nodes,
                              const Plan& plan, ArrayBlobs blobs, const Gradients& gradients,
                              const std::set<int>& kept);

@@ -237,7 +237,7 @@ class PartFinder {
 
   const std::vector<PlanNode>& nodes_;
   Plan& plan_;
-  // Of each array: how often it is read, and the steps that write it.
+  // For each array: how often it is read, and the steps that write it.
   std::vector<int> reads_;
   std::vector<std::vector<Step*>> writers_;
 };

@@ -29,7 +29,7 @@ class NetRanges {
   bool set_mode(QuantizerMode mode);
   // Sets the type of codes of all quantizers in mode pseudo: quant8 or quant16.
   bool set_pseudo_type(DataType type);
-  // Of one quantizer; throws for an unknown name.
+  // Sets the mode of one quantizer; throws for an unknown name.
   bool SetMode(const std::string& quantizer, QuantizerMode mode);
   bool SetPseudoType(const std::string& quantizer, DataType type);
 

@@ -16,7 +16,7 @@ namespace caffe {
 std::vector<NodeRanges> ResolveRanges(const Wiring& wiring,
                                       const std::map<std::string, Range>& known, bool placeholders);
 
-// Of each bottom of a node that joins blobs of codes: whether it has the range of the top. Empty for
+// For each bottom of a node that joins blobs of codes: whether it has the range of the top. Empty for
 // other nodes.
 std::vector<bool> TiedBottoms(const Node& node, const NodeRanges& ranges);
 

@@ -33,7 +33,7 @@ struct RangeTable {
   bool active() const;
 
   std::map<std::string, Range> ranges;
-  // Of quantizers that have none of their own; the types are quant8 or quant16.
+  // The mode of quantizers that have none of their own; the types are quant8 or quant16.
   QuantizerMode mode;
   DataType pseudo_type;
   std::map<std::string, QuantizerMode> modes;

@@ -129,7 +129,7 @@ class ActivationArena {
   std::vector<int> first_, last_;  // steps of each buffer; -1: unused
   std::vector<int64_t> bytes_;     // of each buffer
   std::vector<int> lost_, dead_, placed_;
-  // Of each array that is a part: the array that holds it, and the byte at which it begins there.
+  // For each array that is a part: the array that holds it, and the byte at which it begins there.
   std::map<int, std::pair<int, int64_t>> part_of_;
   std::set<int> holding_;               // arrays that hold parts
   std::vector<std::vector<int>> uses_;  // of each root, while parts are placed

@@ -118,7 +118,7 @@ class Executor final : private ActionRunner {
   template <class Work> void WhileRunning(const Running& running, const Work& run);
   bool Replays(const Observers& observers);
   void Run(Pass* pass, const Running& running, bool replays);
-  // Of each reduction of the tail, the nodes that write what it sums.
+  // For each reduction of the tail: the nodes that write what it sums.
   std::vector<std::set<int>> FindWriters() const;
   // Brings the steps of the schedule up to date before the first one runs.
   void Prepare(const Schedule& schedule);

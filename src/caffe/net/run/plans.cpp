@@ -95,7 +95,7 @@ std::set<int> Plans::StoredBlobs(const std::vector<PlanNode>& nodes) const {
     }
   }
   for (int id = 0; id < static_cast<int>(wiring_.blobs.size()); ++id) {
-    // Of the versions of a blob the user sees the last one.
+    // The user sees the last one of a blob's versions.
     const bool earlier = wiring_.versions.count(id) > 0;
     const bool kept = !earlier && kept_.count(wiring_.blobs[wiring_.UserBlob(id)]->name());
     if (kept || viewed_.count(id)) stored.insert(id);

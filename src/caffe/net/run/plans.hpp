@@ -54,7 +54,7 @@ class Plans {
   bool covers_layers_ = true;
   std::set<std::string> kept_;  // blobs of the user
   std::set<int> viewed_;        // blobs that are stored for views, in Wiring::blobs
-  // Of each node: TiedBottoms at an epoch of the ranges.
+  // For each node: TiedBottoms at an epoch of the ranges.
   std::vector<std::vector<bool>> tied_;
   int planned_epoch_ = 0, serial_ = 0;
   std::unique_ptr<Executor> whole_, by_layer_;

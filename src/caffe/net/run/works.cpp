@@ -97,7 +97,7 @@ void Works::PlacePart(const Step& step) {
   array_blobs_[step.writes[0]]->data_memory()->Borrow(memory.buffer(), memory.offset() + offset);
 }
 
-// Of a type; its program is built at the first call.
+// The converter of a type; its program is built at the first call.
 LayoutConverter& Works::Converter(DataType type) {
   auto found = converters_.find(type);
   if (found == converters_.end()) {

@@ -29,7 +29,7 @@ class Works {
   size_t size() const { return works_.size(); }
   const ArrayBlobs& array_blobs() const { return array_blobs_; }
   const Work& work(size_t step) const { return *works_[step].work; }
-  // Of a step's work, among all works of this object.
+  // The number of a step's work among all works of this object.
   uint64_t serial(size_t step) const { return works_[step].serial; }
 
   // PrepareStep and PrepareWork.

@@ -210,7 +210,7 @@ template <bool kReLU> void AddBytes(const CodeSumRows& r) {
   const auto rescaled = [&](V pairs) {
     return T::Right(T::Add(T::Pairs(pairs, rescale_upper), half_rescale), rescale_shift);
   };
-  // Of bytes of y and of the residual in turns: the results in lanes of 16 bits. Bytes() bounds them.
+  // The results, in lanes of 16 bits, for bytes of y and of the residual in turns. Bytes() bounds them.
   const auto sums = [&](V bytes) {
     const V low = quotient(T::LowBytes(bytes, none)), high = quotient(T::HighBytes(bytes, none));
     if (!kReLU) return T::AddSaturated(T::Words(low, high), zero_sum);

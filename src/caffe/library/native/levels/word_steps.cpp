@@ -67,7 +67,7 @@ DEVICE_FN V Join(V even, V odd) {
   return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA);
 }
 DEVICE_FN V Between(V v, V low, V high) { return _mm512_min_epi32(_mm512_max_epi32(v, low), high); }
-// Of the lanes in the order of LowWords and HighWords.
+// Packs lanes that are in the order of LowWords and HighWords.
 DEVICE_FN V Packed(V low, V high) { return _mm512_packus_epi32(low, high); }
 void StoreWords(u16* y, V v, long count) {
   const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);

@@ -25,7 +25,7 @@ __mmask8 Mask(long count) {
 
 // --- Requantization ------------------------------------------------------------------------------
 
-// Of 8 channels: a code is floor(sum * factor + offset). `offset` has the bias, the zero point and 0.5.
+// For 8 channels: a code is floor(sum * factor + offset). `offset` has the bias, the zero point and 0.5.
 struct Eight {
   __m512d factor, offset;
   bool small;  // offsets are below 2^34: the rounding errors of a code are below 2^-18
@@ -96,7 +96,7 @@ DEVICE_FN unsigned Unsure(V fixed) { return _mm512_cmpeq_epi16_mask(fixed, Zero(
 // --- Products ------------------------------------------------------------------------------------
 
 constexpr int kScale = 65536;
-// Of a tile with one block of channels, and with two.
+// The rows of a tile with one block of channels, and with two.
 constexpr int kMostRows[2] = {12, 6};
 // Rows whose sums of slices stay in the caches.
 constexpr long kMostWide = 96;
