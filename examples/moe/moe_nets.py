@@ -118,7 +118,7 @@ class Mixture:
         # So large that different images begin with different experts, and all experts with some images.
         net.score = learned(L.InnerProduct, net.relu, num_output=self.experts,
                             weight_filler=dict(type='gaussian', std=0.2))
-        # Of deviation 1 / experts: experts of almost equal probability are both tried.
+        # Its deviation is 1 / experts: experts of almost equal probability are both tried.
         net.noise = L.Noise(net.score, sigma=1 / self.experts, additive=True, per_element=True)
         net.gate = L.Softmax(net.noise)
         if self.super_classes:

@@ -126,7 +126,7 @@ TEST(QuantizeNetTest, ComparesWithTheFloatNet) {
   }
 }
 
-// Of 4 experts, 2 compute each item; `gate` and `expert` begin the texts of the nets.
+// Each item is computed by 2 of 4 experts; `gate` and `expert` begin the texts of the nets.
 std::string MixtureText(const std::string& gate = "", const std::string& expert = "") {
   const std::string input = "layer { name: 'data' type: 'Input' top: 'data' } ";
   return "name: 'mixture' " + InputText("data", {kBatch, 3, 8, 8}) + ConvText("conv1", "data", 8) +

@@ -16,7 +16,7 @@ class ClockDevice final : public NullDevice {
   bool can_capture() const override { return true; }
 
   double now = 0;
-  // Of the graphs with and without branches.
+  // The times of the graphs with and without branches.
   double branched_seconds = 1, linear_seconds = 1;
   int recorded = 0, branched_launches = 0, linear_launches = 0;
 
@@ -172,7 +172,7 @@ TEST_F(GraphChoiceTest, NotesOfBytesAllowBranches) {
   EXPECT_FALSE(branches(false));
 }
 
-// Of the notes that hold a pointer, the largest one counts; NextStep forgets them.
+// The largest of the notes that hold a pointer counts; NextStep forgets them.
 TEST_F(GraphChoiceTest, TheLargestNoteCounts) {
   Capture capture(&device_, GraphMode::kBranches);
   Capture::NoteExtent(&device_, buffers_[0], 16);

@@ -354,7 +354,7 @@ TEST_P(TypeKernelTest, EveryFloatHasTheCodeOfTheTable) {
       const uint32_t code = type.bytes() == 1 ? codes[i] : codes[2 * i] | codes[2 * i + 1] << 8;
       const uint32_t wanted = ValueTable::CodeIn(table.steps(), bits[i]);
       const bool nan = (bits[i] & 0x7fffffff) > 0x7f800000;
-      // Of a NaN, a device may change the sign.
+      // A device may change the sign of a NaN.
       if (nan && table.Value(code) != table.Value(code)) continue;
       ASSERT_EQ(code, wanted) << type.name() << " " << std::hex << bits[i];
     }

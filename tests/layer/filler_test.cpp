@@ -23,7 +23,7 @@ extern const RandomSteps random_steps_neon;
 
 namespace {
 
-// Of the levels that this processor has.
+// The steps of the levels that this processor has.
 std::vector<const RandomSteps*> LevelsOfRandomSteps() {
 #if defined(__x86_64__)
   std::vector<const RandomSteps*> all;

@@ -448,7 +448,7 @@ INSTANTIATE_TEST_SUITE_P(All, RangeFactsTest,
 
 // --- Replays -----------------------------------------------------------------------------------
 
-// Of the types in phase TRAIN. All others run normally between the graphs of a pass.
+// These are the types in phase TRAIN. All others run normally between the graphs of a pass.
 TEST(ReplayFactsTest, TheseLayersAreNotReplayedInTraining) {
   std::set<std::string> others;
   for (const auto& [type, samples] : LayerSamples()) {

@@ -334,7 +334,7 @@ TEST_P(CodeLayerTest, EltwiseEqualsExactIntegers) {
         layer.bottom(static_cast<int>(b)).set_range(x[b]);
         SetCodes(&layer.bottom(static_cast<int>(b)), codes[b]);
       }
-      // Of a sum: the factors as integers of one power of two.
+      // For a sum: the factors as integers of one power of two.
       int n = 62;
       std::vector<double> factors;
       double all = 1 / y.scale;

@@ -431,7 +431,7 @@ TEST(DataLayerErrorsTest, EncodedRecordsThatAreBad) {
 TEST(DataLayerErrorsTest, ABatchOfMixedShapes) {
   const TemporaryFolder folder;
   int count = 0;
-  // Of the second batch.
+  // The error of the second batch.
   const auto forward_error = [&](const std::vector<Image>& second, ImageFormat format) {
     std::vector<Image> images = {TestImage(3, 3, 3), TestImage(3, 3, 3), second[0], second[1]};
     const std::string path = MakeImages(folder / std::to_string(count++), images, format);

@@ -87,7 +87,7 @@ TEST_P(EltwiseLayerTest, Product) {
 }
 
 TEST_P(EltwiseLayerTest, Max) {
-  // Of equal ones the earlier, but bottom 1 before bottom 0.
+  // The earlier one of equal ones, but bottom 1 before bottom 0.
   const auto chosen = [](const Inputs& x, size_t i) {
     size_t best = x[0][i] > x[1][i] ? 0 : 1;
     for (size_t b = 2; b < x.size(); ++b) {

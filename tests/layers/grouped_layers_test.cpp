@@ -140,7 +140,7 @@ TEST_P(GroupedLayersTest, EqualOrdinaryLayersOfEachExpert) {
   }
 }
 
-// Of rows of [channels, positions]; `back`: from [positions, channels].
+// Rows of [channels, positions] with channels last; `back`: from [positions, channels].
 std::vector<double> ChannelsLast(const std::vector<double>& values, const Shape& shape,
                                  bool back = false) {
   const int64_t channels = shape[1], positions = ShapeCount(shape, 2);

@@ -38,7 +38,7 @@ struct Sample {
   std::vector<Point> points;
   // Where there is no derivative.
   std::vector<double> kinks;
-  // Of values in float, relative to them: roundings of the formula's steps.
+  // The error of values in float, relative to them: roundings of the formula's steps.
   double float_error = 2.5e-7;
 };
 

@@ -52,7 +52,7 @@ double LossOf(Net* net, const NetRunState& state) {
   return Values(*net, "loss")[0];
 }
 
-// Of every element of the blob, by differences, from the state of `state` on.
+// Checks every element of the blob, by differences, from the state of `state` on.
 void CheckGradient(Net* net, const NetRunState& state, BlobBase* blob, const std::string& what) {
   const Numbers analytic = blob->DiffAsDouble(), values = blob->DataAsDouble();
   Numbers numeric;

@@ -39,7 +39,7 @@ struct Masked {
   std::vector<double> mask;
 };
 
-// Of windows of 2 x 2 that do not overlap; of 3 x 3 with stride 2, which share elements; of no
+// The masks of windows of 2 x 2 that do not overlap; of 3 x 3 with stride 2, which share elements; of no
 // pooling at all, with places far away, one for several values, and values that go nowhere.
 std::vector<Masked> MaskedCases() {
   Masked windows{"pad_out_w: true", {2, 2, 3, 4}, {2, 2, 6, 7}, {}};

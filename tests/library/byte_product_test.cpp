@@ -86,7 +86,7 @@ Channels RandomChannels(int64_t count, int64_t depth, Kind kind, uint64_t seed) 
   return channels;
 }
 
-// Of codes of 16 bits, whose sums and codes are 257 times as large.
+// The channels of codes of 16 bits, whose sums and codes are 257 times as large.
 Channels RandomWordChannels(int64_t count, int64_t depth, Kind kind, uint64_t seed) {
   Channels channels = RandomChannels(count, depth, kind, seed);
   channels.highest = 65535;

@@ -151,7 +151,7 @@ class FloatProductTest : public testing::TestWithParam<DeviceType> {
     }
   }
 
-  // Of arrays in kNHWC.
+  // The problem for arrays in kNHWC.
   static MatrixProduct::Problem ProblemOf(const ConvDescriptor& d) {
     MatrixProduct::Problem p;
     p.type = d.in;

@@ -255,7 +255,7 @@ TEST_P(MatrixTest, WorstOperandsAtTheLimitsOfDepth) {
   plain_.reset();  // few kernels that run long
   const int64_t most = type().info().code_max;
   for (const int64_t k : {16384, 16400, 32768, 32784, 70000}) {
-    // Of two bytes, the low one is the largest in the last weight.
+    // The low one of two bytes is the largest in the last weight.
     for (const int64_t weight :
          {int64_t{1}, most, std::min(most, WeightZero(type()) + int64_t{255})}) {
       GemmDescriptor d = exact::Product(type(), 2, 3, k);

@@ -41,7 +41,7 @@ class ConcatPartsTest : public testing::TestWithParam<DeviceType> {
   static std::unique_ptr<Net> MakeApart(const std::string& text) {
     return Make("reduced_memory_inference: false " + text);
   }
-  // Of the layers that join blobs.
+  // The copies of the layers that join blobs.
   static Copies CopiesOf(Net* net) {
     Copies copies;
     for (const StepInfo& step : net->Steps()) {

@@ -40,7 +40,7 @@ std::string Plain(const std::string& type, const std::string& name, const std::s
          name + "' " + more + " } ";
 }
 
-// Of three classes; each `period`-th is to be ignored.
+// Labels of three classes; each `period`-th is to be ignored.
 std::vector<double> Labels(int count, int period, int ignored) {
   std::vector<double> labels;
   for (int i = 0; i < count; ++i) labels.push_back(i % period == period - 1 ? ignored : i % 3);

@@ -443,7 +443,7 @@ TEST(PlanTest, LayoutsOfTraining) {
   EXPECT_EQ(ArraysOf(nodes, options).substr(0, 23), "data > 0; conv 0 > 1n; ");
 }
 
-// Of a layer with a layout, bottoms without one are not converted; later layers join its step.
+// Bottoms without a layout are not converted for a layer with one; later layers join its step.
 TEST(PlanTest, BottomsWithoutALayout) {
   PlanNode producer = Plain("pool", {0}, {1});
   producer.facts.layouts.nhwc = producer.facts.layouts.prefers_nhwc = true;

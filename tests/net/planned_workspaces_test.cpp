@@ -77,7 +77,7 @@ class PlannedWorkspacesTest : public testing::TestWithParam<DeviceType> {
     FillInputs(net.get());
     return net;
   }
-  // Of the net's own workspace.
+  // The bytes of the net's own workspace.
   static int64_t SharedBytes(const Net& net) {
     return net.layers()[0]->context().workspace->bytes();
   }

@@ -60,7 +60,7 @@ TEST_P(PseudoTest, ValuesAndGradientsAreThoseByHand) {
   net->Forward();
   // -1.2 and 1.7 are clamped. The weights have the steps 0.01 and 0.002.
   ExpectNear(Values(*net, "data"), {0.12, -1, 1.55, 0}, tolerance());
-  // Of the sums -0.4776, -0.13048, 1.9685 and -0.3937 the first is clamped.
+  // The first one of the sums -0.4776, -0.13048, 1.9685 and -0.3937 is clamped.
   ExpectNear(Values(*net, "ip"), {-0.4, -0.13, 1.97, -0.39}, tolerance());
   net->ClearParamDiffs();
   net->Backward();

@@ -38,7 +38,7 @@ class WeightsMemoryTest : public testing::TestWithParam<DeviceType> {
   static BlobBase& Weights(const Net& net, const std::string& layer) {
     return *net.LayerByName(layer)->blobs()[0];
   }
-  // Of the computation layer by layer.
+  // The numbers of the computation layer by layer.
   static Numbers ByLayer(Net* net) {
     for (int i = 0; i < static_cast<int>(net->layers().size()); ++i) net->Forward(i, i);
     return Values(*net, "ip");

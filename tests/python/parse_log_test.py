@@ -98,7 +98,7 @@ def test_what_logs_may_hold(tmp_path):
         + line('    Train net output #1: scores = -2e-05', '00:00:01.250000')
         + line('    Train net output #2: loss = nan (* 1 = nan loss)', '00:00:01.250000')
         + line('Iteration 0, lr = 1e-05', '00:00:02.000000')
-        # Of older versions: no speed.
+        # Older versions have no speed.
         + line('Iteration 2, loss = 1.5', '00:00:03.250000')
         + line('    Train net output #0: scores = inf', '00:00:03.250000'))
     result = run(sys.executable, PARSE, path, tmp_path, '--delimiter', ',')

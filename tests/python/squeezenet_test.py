@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
     not all(os.path.isdir(os.path.join(DATA, name)) for name in ('squeezenet', 'imagenet-sample')),
     reason='CAFFE_TEST_DATA names no folder with squeezenet/ and imagenet-sample/')
 
-# Of the first 50 images by the dnn module of OpenCV 4.12. No second best is near.
+# The classes of the first 50 images by the dnn module of OpenCV 4.12. No second best is near.
 CLASSES = [0, 2, 842, 5, 7, 11, 12, 14, 16, 18, 20, 22, 24, 38, 28, 30, 32, 34, 36, 38, 40, 42, 44,
            46, 48, 49, 54, 54, 825, 20, 52, 62, 32, 60, 68, 321, 303, 73, 76, 78, 80, 82, 84, 86,
            88, 90, 92, 94, 96, 98]

@@ -37,7 +37,7 @@ class KeepingDevice : public Device {
   bool can_capture() const override { return true; }
 
   int recorded = 0, abandoned = 0;
-  // Of the last record: the calls that follow work of two streams.
+  // In the last record: the calls that follow work of two streams.
   int joins = 0;
   // The next record fails at this call; -1: it does not.
   int fails_at = -1;
@@ -218,9 +218,9 @@ class KeepingDevice : public Device {
   Device* const on_;
   bool recording_ = false;
   CallList calls_;
-  // Of each call: the calls before it, by memory, and by streams.
+  // For each call: the calls before it, by memory, and by streams.
   std::vector<std::vector<int>> after_, after_in_stream_;
-  // Of each stream of the record: its last call, or the calls for which it waits.
+  // For each stream of the record: its last call, or the calls for which it waits.
   std::map<const Stream*, std::vector<int>> ends_;
   const std::unique_ptr<Stream> stream_;
 };

@@ -112,7 +112,7 @@ TEST_F(BenchmarkCommandTest, MeasuresEveryCombination) {
 }
 
 TEST_F(BenchmarkCommandTest, PlainMemoryIsThatWithoutReuse) {
-  // Of four blobs of one size, the plan holds two at a time.
+  // The plan holds two of four blobs of one size at a time.
   std::string chain;
   std::string bottom = "data";
   for (const char* name : {"a", "b", "c", "d"}) {

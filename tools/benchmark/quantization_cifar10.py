@@ -315,7 +315,7 @@ class Runs:
         self.calibrate(control, 'that in INT8, auto, biases', dict(bias_correction=True),
                        'calibrated_control')
         lost = exact - found[1]
-        # Of less than 0.05 points a share says nothing.
+        # A share of less than 0.05 points says nothing.
         share = ', %.0f %% of that' % (100 * (best - found[1]) / lost) if lost >= 0.05 else ''
         return ('INT8 (auto) is %.2f points %s FP32 after calibration. Fine-tuning in mode pseudo wins %.2f '
                 'points%s.' % (abs(lost), 'below' if lost >= 0 else 'above', best - found[1], share))

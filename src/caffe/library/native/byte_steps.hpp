@@ -31,7 +31,7 @@ struct ByteOutput {
 // y [rows, channels] = requantized products of rows of codes with packed weights.
 struct ByteTile {
   long rows;
-  // Of packed weights, a multiple of kByteDepth. The generic steps alone know more than 2^15.
+  // For packed weights a multiple of kByteDepth. The generic steps alone know more than 2^15.
   long depth;
   // The products in a sum, a multiple of 4. In matrix units a multiple of kByteDepth, or less than that.
   long used;
