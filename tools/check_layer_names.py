@@ -18,7 +18,7 @@ _LAYERS = 'src/caffe/layers/'
 _OF_LAYERS = re.compile(r'\b(?:Add|AddElsewhere|Traits)\([^;]*;|\bGroupedForm\{\s*"\w+"')
 _MESSAGE = re.compile(r'\+ "Parameter"')  # the end of a message's name
 _REGISTERED = re.compile(r'\.Add(?:Untyped|<\w+>)\(\s*"(\w+)"')
-# Of the tables of element-wise layers.
+# For the tables of element-wise layers.
 _ROW = re.compile(r'\{"(\w+)",\s*"y =')
 _FUNCTION = re.compile(r'\bROW\((\w+),[^"]*"y =')
 _STRING = re.compile(r'"(\w+)"')

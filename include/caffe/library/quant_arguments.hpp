@@ -59,7 +59,7 @@ struct QuantArguments {
 struct CodeBounds {
   static constexpr int32_t kNone = 1 << 20;
   CodeBounds(const ElementFunction& activation, double scale);
-  // Of an operator's own codes: without bounds if a sum follows.
+  // The bounds of an operator's own codes; there are none if a sum follows.
   CodeBounds(const Epilogue& epilogue, double scale)
       : CodeBounds(epilogue.sum() ? ElementFunction() : epilogue.activation(), scale) {}
   int32_t low = -kNone, high = kNone;
