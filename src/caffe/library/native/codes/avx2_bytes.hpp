@@ -62,7 +62,7 @@ struct Factors {
   __m256i zero, low, high;
 };
 
-// Of the block that begins at `channel`.
+// The factors of the block that begins at `channel`.
 Factors MakeFactors(const ByteOutput& o, long channel) {
   const long count = o.channels - channel < kByteChannels ? o.channels - channel : kByteChannels;
   long order[16];
@@ -164,7 +164,7 @@ void Dots(long used, const i16* x, const signed char* b, bool first, i32* sums) 
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
     for (int j = 0; j < V; j += 2) {
-      // Of two vectors, the sums of channels 0 1 4 5 2 3 6 7.
+      // The sums of two vectors, for channels 0 1 4 5 2 3 6 7.
       const __m256i both = _mm256_hadd_epi32(c[r][j], c[r][j + 1]);
       __m256i sum = _mm256_permute4x64_epi64(both, 0xd8);
       __m256i* to = reinterpret_cast<__m256i*>(sums + r * kWideChannels + 4 * j);
