@@ -98,8 +98,8 @@ if(PNG_FOUND)
   list(APPEND CAFFE_LIBRARIES PNG::PNG)
 endif()
 
-# Debian separates the serial build from the MPI build. zlib checks packed chunks before HDF5 unpacks
-# them.
+# Debian separates the serial build from the MPI build. zlib checks packed chunks before HDF5
+# unpacks them.
 find_library(CAFFE_HDF5_LIBRARY NAMES hdf5_serial hdf5 PATH_SUFFIXES hdf5/serial)
 find_path(CAFFE_HDF5_INCLUDE hdf5.h PATH_SUFFIXES hdf5/serial)
 set(CAFFE_WITH_io/hdf5 OFF)

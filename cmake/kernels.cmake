@@ -144,8 +144,8 @@ set(host_flags -O3 -fopenmp-simd -ffp-contract=off -fno-trapping-math -fno-math-
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   list(APPEND host_flags -Wno-pass-failed)  # loops that it cannot vectorize
 endif()
-# Not written in the dialect, but compiled once per level, too: the files in folders called levels. Those in
-# levels/bytes need instructions that only some processors of level v4 have.
+# Not written in the dialect, but compiled once per level, too: the files in folders called levels.
+# Those in levels/bytes need instructions that only some processors of level v4 have.
 file(GLOB_RECURSE steps CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/caffe/*.cpp)
 list(FILTER steps INCLUDE REGEX "/levels/")
 set(byte_steps ${steps})

@@ -31,7 +31,8 @@ if [ "${1:-}" = --sanitize ]; then
   export ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-}
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:${UBSAN_OPTIONS:-}
   # These need a limit of the address space, of which the address
-  # sanitizer takes 20 TiB, and count pages of freed memory, which the sanitizer keeps for some time.
+  # sanitizer takes 20 TiB, and count pages of freed memory, which the sanitizer keeps for some
+  # time.
   export GTEST_FILTER=-OddNetsTest.MissingMemoryNamesTheNet:FreedMemoryTest.ReleaseMemoryReturnsThePagesOfAllDevices
   # Without it the OpenMP runtime of clang 14 ends the children of a fork.
   export OMP_PROC_BIND=false

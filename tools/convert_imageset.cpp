@@ -82,8 +82,8 @@ void Shuffle(std::vector<ImageEntry>* entries) {
   }
 }
 
-// Whether a Data layer would decode the file to this image. It would not if Exif rotates the image or
-// if the file has other channels.
+// Whether a Data layer would decode the file to this image. It would not if Exif rotates the image
+// or if the file has other channels.
 bool Holds(const std::string& file, const std::string& name, const Image& image) {
   const Image stored = DecodeImage(file, name, std::nullopt);
   return stored.channels == image.channels && stored.height == image.height &&

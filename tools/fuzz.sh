@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# fuzz.sh TARGET SECONDS [libFuzzer option...]: builds a fuzz target of tests/fuzz with clang, libFuzzer
-# and the address and undefined-behaviour sanitizers in build-sanitize/, and runs it on one core for this
-# long, or until it finds a fault. Its corpus begins with the seeds that the target makes and with
-# tests/fuzz/corpus/TARGET, and is kept in build-sanitize/corpus/TARGET. An input that breaks a promise is
-# written to build-sanitize/found/TARGET-*: commit it to tests/fuzz/found/TARGET with the cure.
-# fuzz.sh --list prints the targets.
+# fuzz.sh TARGET SECONDS [libFuzzer option...]: builds a fuzz target of tests/fuzz with clang,
+# libFuzzer and the address and undefined-behaviour sanitizers in build-sanitize/, and runs it on
+# one core for this long, or until it finds a fault. Its corpus begins with the seeds that the
+# target makes and with tests/fuzz/corpus/TARGET, and is kept in build-sanitize/corpus/TARGET. An
+# input that breaks a promise is written to build-sanitize/found/TARGET-*: commit it to
+# tests/fuzz/found/TARGET with the cure. fuzz.sh --list prints the targets.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 list() { (cd tests/fuzz && ls -- *.cpp) | sed 's/\.cpp$//' | grep -v '_test$'; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# gpu_test.sh FOLDER [stage...]: builds, tests and measures everything on a machine with an NVIDIA GPU,
-# through CUDA and through NVIDIA's OpenCL, and leaves logs and results in FOLDER. Stages (default:
-# all): build test time digits train. CAFFE_TEST_DATA names the data for `train` (mnist/).
+# gpu_test.sh FOLDER [stage...]: builds, tests and measures everything on a machine with an NVIDIA
+# GPU, through CUDA and through NVIDIA's OpenCL, and leaves logs and results in FOLDER. Stages
+# (default: all): build test time digits train. CAFFE_TEST_DATA names the data for `train` (mnist/).
 # CAFFE_INSTALL=off uses the machine as it is.
 set -euo pipefail
 cd "$(dirname "$0")/.."

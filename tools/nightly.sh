@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# nightly.sh [SECONDS]: what takes too long for every commit. The tests of the CPU under the address,
-# undefined-behaviour and thread sanitizers (tools/check.sh), one net of every layer type under
-# Valgrind (tools/valgrind.sh), the vendors' newest headers, and every fuzz target for this long, one on each core (default: 600).
-# Logs and a table of the results lie in build-nightly/. The exit status is 0 if nothing was found.
+# nightly.sh [SECONDS]: what takes too long for every commit. The tests of the CPU under the
+# address, undefined-behaviour and thread sanitizers (tools/check.sh), one net of every layer type
+# under Valgrind (tools/valgrind.sh), the vendors' newest headers, and every fuzz target for this
+# long, one on each core (default: 600). Logs and a table of the results lie in build-nightly/. The
+# exit status is 0 if nothing was found.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
@@ -19,7 +20,8 @@ part() {
 part sanitize tools/check.sh --sanitize
 part threads tools/check.sh --threads
 part valgrind tools/valgrind.sh
-# The numbers of cuDNN's and CUDA's enumerators, compared with the headers of PyPI's newest packages.
+# The numbers of cuDNN's and CUDA's enumerators, compared with the headers of PyPI's newest
+# packages.
 vendor() {
   local headers=build-nightly/vendor
   tools/build.sh release test_library

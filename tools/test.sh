@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs all tests: ctest, then pytest. The exit status is 0 only
-# if everything passed. CAFFE_TEST_DATA names the folder with mnist/ and the other data sets.
+# Installs what is missing, builds, and runs all tests: ctest, then pytest. The exit status is 0
+# only if everything passed. CAFFE_TEST_DATA names the folder with mnist/ and the other data sets.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022  # a cache that others can write is not used

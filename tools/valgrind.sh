@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # valgrind.sh [LOG]: runs small nets of every layer type under valgrind: each type alone, recurrent
-# layers, mixtures of experts and nets of images, forward and backward, and layers that read files. It
-# needs a release build (tools/build.sh release test_fuzz test_layer) and writes its report to LOG,
-# which is build/valgrind.log by default. The status is 1 if valgrind reports an error that
+# layers, mixtures of experts and nets of images, forward and backward, and layers that read files.
+# It needs a release build (tools/build.sh release test_fuzz test_layer) and writes its report to
+# LOG, which is build/valgrind.log by default. The status is 1 if valgrind reports an error that
 # tools/valgrind.supp does not list. It takes about ten minutes on one core.
 set -euo pipefail
 cd "$(dirname "$0")/.."

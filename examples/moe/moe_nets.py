@@ -20,9 +20,9 @@ CLASSES = {
 SHAPES = {'mnist': (1, 28, 28), 'cifar10': (3, 32, 32)}
 # Classes of the first of two super-classes: digits below 5, and vehicles.
 FIRST_SUPER_CLASS = {'mnist': (0, 1, 2, 3, 4), 'cifar10': (0, 1, 8, 9)}
-# Channels of the convolutions that all images pass, and those of an expert as multiples of `channels`.
-# An expert learns from a quarter of the images. So on CIFAR-10 it gets two learned convolutions, and
-# learns one.
+# Channels of the convolutions that all images pass, and those of an expert as multiples of
+# `channels`. An expert learns from a quarter of the images. So on CIFAR-10 it gets two learned
+# convolutions, and learns one.
 SHARED = {'mnist': (16,), 'cifar10': (32, 32)}
 MULTIPLES = {'mnist': (1, 2), 'cifar10': (1,)}
 # Defaults of Mixture.
@@ -115,7 +115,8 @@ class Mixture:
                                 stride=REGION)
         net.hidden = learned(L.InnerProduct, net.regions, num_output=HIDDEN)
         net.relu = L.ReLU(net.hidden, in_place=True)
-        # So large that different images begin with different experts, and all experts with some images.
+        # So large that different images begin with different experts, and all experts with some
+        # images.
         net.score = learned(L.InnerProduct, net.relu, num_output=self.experts,
                             weight_filler=dict(type='gaussian', std=0.2))
         # Its deviation is 1 / experts: experts of almost equal probability are both tried.

@@ -2,8 +2,8 @@
 //! tests: library
 // A chain of functions of one element, on devices: y = CHAIN(x). The text of CHAIN(v, k, TABLE) is
 // defined by ChainOp: k is the position in the span, TABLE(j, k) the constant j of the element's
-// channel, and SUMMAND(s, k) the element of summand s. The table is [constants, channels]. Element i
-// belongs to channel (i / columns) % channels. y may be x, but no summand.
+// channel, and SUMMAND(s, k) the element of summand s. The table is [constants, channels]. Element
+// i belongs to channel (i / columns) % channels. y may be x, but no summand.
 #ifndef CHAIN
 #define CHAIN(v, k, TABLE) (v)
 #define CHAIN_CONSTANTS 0

@@ -4,8 +4,8 @@
 // blas/chain.h with the stages as arguments, for the host: a row is computed in pieces that stay in
 // the first cache, stage after stage. `functions` has 5 bits for each stage, the first stage in the
 // lowest ones: a number of epilogue/functions.h. The table is [constants, width]. With by_column,
-// column i has the constants i, and width is `columns`; otherwise row r has the constants r % width.
-// The last row may have fewer columns: there are n elements. y may be x, but no summand.
+// column i has the constants i, and width is `columns`; otherwise row r has the constants r %
+// width. The last row may have fewer columns: there are n elements. y may be x, but no summand.
 #include "epilogue/functions.h"
 #define STAGE_kSame(constants, formula)    \
   SIMD for (Index i = 0; i < count; ++i) { \

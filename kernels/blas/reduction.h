@@ -1,5 +1,6 @@
 //! types: float
-// Sums of x, |x| and x^2 times factor, as partial sums for norm/channel_sums.h, and their gradients.
+// Sums of x, |x| and x^2 times factor, as partial sums for norm/channel_sums.h, and their
+// gradients.
 KERNEL(reduction_sum, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG(i64, slices),
        ARG(i64, lanes), IN(MItype, x), ARG(Acctype, factor), OUT(Mastertype, parts)) {
   FOR_EACH_GROUP(g, channels * slices * lanes) {

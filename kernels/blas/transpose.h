@@ -2,8 +2,8 @@
 //! runs: host
 //! tests: library
 // y[b, c, r] = x[b, r, c] for x [batch, rows, columns], for processors; transpose_tiles.h has the
-// devices' kernel. Rows begin at multiples of x_row in x and of y_row in y. An item is a block of 16
-// rows and `span` columns, a multiple of 16.
+// devices' kernel. Rows begin at multiples of x_row in x and of y_row in y. An item is a block of
+// 16 rows and `span` columns, a multiple of 16.
 KERNEL(transpose, ARG(i64, batch), ARG(i64, rows), ARG(i64, columns), ARG(i64, x_row),
        ARG(i64, y_row), ARG(i64, span), IN(MItype, x), OUT(MOtype, y)) {
   const Index row_blocks = (rows + 15) / 16, spans = (columns + span - 1) / span;

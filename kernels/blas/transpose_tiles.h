@@ -1,8 +1,8 @@
 //! types: device
 //! tests: library
-// y[b, c, r] = x[b, r, c] for x [batch, rows, columns]. Rows begin at multiples of x_row in x and of
-// y_row in y. A group of 32 x 8 items moves a tile of 32 x
-// 32 through local memory, so that reads and writes are of neighbours.
+// y[b, c, r] = x[b, r, c] for x [batch, rows, columns]. Rows begin at multiples of x_row in x and
+// of y_row in y. A group of 32 x 8 items moves a tile of 32 x 32 through local memory, so that
+// reads and writes are of neighbours.
 KERNEL(transpose_tiles, ARG(i64, rows), ARG(i64, columns), ARG(i64, x_row), ARG(i64, y_row),
        ARG(i64, column_tiles), IN(MItype, x), OUT(MOtype, y)) {
   // One element of padding avoids bank conflicts.
@@ -31,8 +31,8 @@ KERNEL(transpose_tiles, ARG(i64, rows), ARG(i64, columns), ARG(i64, x_row), ARG(
 }
 
 // The same where an image has at most 8 rows or at most 8 columns: their elements lie x_few and
-// y_few apart, those of the `many` others x_many and y_many. An item moves those of one of the many;
-// a group has 256 items.
+// y_few apart, those of the `many` others x_many and y_many. An item moves those of one of the
+// many; a group has 256 items.
 KERNEL(transpose_few, ARG(i64, many), ARG(i64, few), ARG(i64, x_many), ARG(i64, x_few),
        ARG(i64, y_many), ARG(i64, y_few), ARG(i64, x_image), ARG(i64, y_image), IN(MItype, x),
        OUT(MOtype, y)) {

@@ -10,8 +10,8 @@
 // share OWN neighbouring channels: each reads every SHARERS-th 16 bytes of their weights, and uses
 // what it reads of x for all of them. Defines: ROWS, OWN, SHARERS (a power of two, at most ITEMS),
 // ELEMENT_BYTES, BFLOAT (1: elements of 2 bytes are bfloat16), BIAS (1: there is one),
-// MATRIX_UNITS, ROW_GROUPS (0, or the groups of rows, see math/row_groups.h: then ROWS is 1, and the
-// second index of a work group is the row).
+// MATRIX_UNITS, ROW_GROUPS (0, or the groups of rows, see math/row_groups.h: then ROWS is 1, and
+// the second index of a work group is the row).
 #define ITEMS 256
 #define TEAMS (ITEMS / SHARERS)
 #define STEP (SHARERS * 16)

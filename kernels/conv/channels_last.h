@@ -67,7 +67,8 @@ KERNEL(fold_filter, ARG(i64, rows), FOLD(i64, channels), FOLD(i64, padded), FOLD
   }
 }
 
-// y [out, channels, kernel_h, kernel_w] += x [out, folded_h, folded_w, padded]; rows = out channels.
+// y [out, channels, kernel_h, kernel_w] += x [out, folded_h, folded_w, padded]; rows = out
+// channels.
 KERNEL(add_filter_gradient, ARG(i64, rows), FOLD(i64, channels), FOLD(i64, padded),
        FOLD(i64, fold_h), FOLD(i64, fold_w), FOLD(i64, kernel_h), FOLD(i64, kernel_w),
        FOLD(i64, folded_h), FOLD(i64, folded_w), IN(MItype, x), OUT(MOtype, y)) {

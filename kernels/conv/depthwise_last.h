@@ -2,9 +2,9 @@
 //! tests: library
 #include "epilogue/bounds.h"
 // Convolutions with channels last in which every channel is a group: an item computes OUTPUTS
-// neighbouring positions of SPAN channels. Weights are [taps, padded], where `padded` channels are a
-// multiple of SPAN; `blocks` are those of OUTPUTS positions in a row of y, whose positions are y_row
-// elements apart. Defines: OUTPUTS, BIAS and RESIDUAL (1: there is one).
+// neighbouring positions of SPAN channels. Weights are [taps, padded], where `padded` channels are
+// a multiple of SPAN; `blocks` are those of OUTPUTS positions in a row of y, whose positions are
+// y_row elements apart. Defines: OUTPUTS, BIAS and RESIDUAL (1: there is one).
 SPAN_KERNEL(depthwise_last, ARG(i64, rows), FOLD(i32, channels), FOLD(i32, padded),
             FOLD(i32, blocks), FOLD(i32, in_h), FOLD(i32, in_w), FOLD(i32, out_h), FOLD(i32, out_w),
             FOLD(i32, kernel_h), FOLD(i32, kernel_w), FOLD(i32, stride_h), FOLD(i32, stride_w),

@@ -14,12 +14,12 @@
 // Rows are positions of images; the taps of a row are gathered from x [images, height, width,
 // channels]. The third index of a work group is the group of the convolution. Rows of weights have
 // packed_depth bytes, those behind `depth` are 0. Defines: those of dialect/matrix_floats.h and
-// dialect/matrix_tiles.h; IMAGES (1: x has C order, see dialect/image_tiles.h); PATCH (1: each position is
-// copied once, see dialect/window_patch.h); POINTWISE (1: rows of x are rows of y's), WHOLE_CHUNKS (1:
-// vectors of x have 16 bytes and pass by the first cache), BIAS and RESIDUAL (1: there is one),
-// ROW_GROUPS (0, or the number of experts: rows are ordered by expert, and each has weights, a bias and
-// slopes for `channels` channels), SPLIT (1: `parts` work groups, the second index, divide the depth of
-// a tile, see dialect/tile_parts.h).
+// dialect/matrix_tiles.h; IMAGES (1: x has C order, see dialect/image_tiles.h); PATCH (1: each
+// position is copied once, see dialect/window_patch.h); POINTWISE (1: rows of x are rows of y's),
+// WHOLE_CHUNKS (1: vectors of x have 16 bytes and pass by the first cache), BIAS and RESIDUAL (1:
+// there is one), ROW_GROUPS (0, or the number of experts: rows are ordered by expert, and each has
+// weights, a bias and slopes for `channels` channels), SPLIT (1: `parts` work groups, the second
+// index, divide the depth of a tile, see dialect/tile_parts.h).
 
 KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
        ARG(i32, out_height), ARG(i32, out_width), ARG(i32, kernel_w), ARG(i32, stride_h),

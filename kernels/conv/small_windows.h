@@ -1,14 +1,15 @@
 //! types: float
 //! tests: library
 //! runs: device
-// A convolution as one of windows of 3x3 with stride 1, for algorithms that are fast there. Position
-// (jh, jw) of the new image holds, as channels, the pixels of a stride (fold_h x fold_w), of the
-// blocks of 3 strides that cover the window (blocks_h x blocks_w). Padding is part of it; elements
-// that stand for nothing are 0. Both kernels have one row for each new channel:
+// A convolution as one of windows of 3x3 with stride 1, for algorithms that are fast there.
+// Position (jh, jw) of the new image holds, as channels, the pixels of a stride (fold_h x fold_w),
+// of the blocks of 3 strides that cover the window (blocks_h x blocks_w). Padding is part of it;
+// elements that stand for nothing are 0. Both kernels have one row for each new channel:
 //   (((image * group + g) * blocks + block) * folds + fold) * channels + c
 // where channels is the number of channels of a group, and block and fold count their columns last.
 
-// x [images, group * channels, in_h, in_w] to y [rows / new channels of an image, ..., new_h, new_w].
+// x [images, group * channels, in_h, in_w] to y [rows / new channels of an image, ..., new_h,
+// new_w].
 KERNEL(split_images, ARG(i64, rows), FOLD(i32, channels), FOLD(i32, in_h), FOLD(i32, in_w),
        FOLD(i32, group), FOLD(i32, fold_h), FOLD(i32, fold_w), FOLD(i32, blocks_h),
        FOLD(i32, blocks_w), FOLD(i32, pad_h), FOLD(i32, pad_w), FOLD(i32, new_h), FOLD(i32, new_w),
@@ -30,8 +31,8 @@ KERNEL(split_images, ARG(i64, rows), FOLD(i32, channels), FOLD(i32, in_h), FOLD(
   }
 }
 
-// Weights x [out, channels, kernel_h, kernel_w] to y [out, new channels of a group, 3, 3]. An output
-// channel takes the place of an image, and there is one group.
+// Weights x [out, channels, kernel_h, kernel_w] to y [out, new channels of a group, 3, 3]. An
+// output channel takes the place of an image, and there is one group.
 KERNEL(split_weights, ARG(i64, rows), FOLD(i32, channels), ARG(i32, kernel_h), ARG(i32, kernel_w),
        FOLD(i32, fold_h), FOLD(i32, fold_w), FOLD(i32, blocks_h), FOLD(i32, blocks_w),
        IN(MItype, x), OUT(MOtype, y)) {

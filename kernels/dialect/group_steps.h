@@ -1,5 +1,5 @@
-      // A part of kernels with tiles (dialect/matrix_tiles.h): adds the products of a step to `sum` by
-      // warpgroups. The first product of all sets it.
+      // A part of kernels with tiles (dialect/matrix_tiles.h): adds the products of a step to `sum`
+      // by warpgroups. The first product of all sets it.
       const u64 group_b = tile_descriptor(tile_b);
       GROUP_BEGIN;
       REPEAT for (i32 chunk = 0; chunk < CHUNKS; chunk += 2) {

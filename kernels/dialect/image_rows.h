@@ -1,6 +1,6 @@
-  // A part of conv/matrix_convolution.h with IMAGES (dialect/image_tiles.h): copies the patch of the
-  // tile's area, whose first result is (top, left) of `image`. Other work groups of the compute unit
-  // compute meanwhile.
+  // A part of conv/matrix_convolution.h with IMAGES (dialect/image_tiles.h): copies the patch of
+  // the tile's area, whose first result is (top, left) of `image`. Other work groups of the compute
+  // unit compute meanwhile.
   LOCAL u32 patch[PATCH_WORDS];
   LOCAL u16 places[DEPTH_WORDS];
   const i32 across = (out_width + AREA_W - 1) / AREA_W;

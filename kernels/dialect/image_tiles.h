@@ -1,7 +1,8 @@
-// Convolutions of images in C order, x [images, CHANNELS, height, width] (dialect/matrix_tiles.h): in
-// place of the tile of A, local memory has the part of an image that AREA_H x AREA_W results read, in
-// words of 4 bytes. The depth of weights is [CHANNELS, KERNEL_H, WINDOW_WORDS words]; where a window's
-// last word sticks out, the weight is 0. Lines of half kinds need an even STRIDE_W.
+// Convolutions of images in C order, x [images, CHANNELS, height, width] (dialect/matrix_tiles.h):
+// in place of the tile of A, local memory has the part of an image that AREA_H x AREA_W results
+// read, in words of 4 bytes. The depth of weights is [CHANNELS, KERNEL_H, WINDOW_WORDS words];
+// where a window's last word sticks out, the weight is 0. Lines of half kinds need an even
+// STRIDE_W.
 #define PER_WORD (4 / ELEMENT_BYTES)
 #define WINDOW_WORDS ((KERNEL_W + PER_WORD - 1) / PER_WORD)
 #define PATCH_LINES ((AREA_H - 1) * STRIDE_H + KERNEL_H)

@@ -4,9 +4,9 @@
 // sums of tiles of 16 x 8. Item `lane` has 4 of them: rows lane / 4 and lane / 4 + 8, columns
 // lane % 4 * 2 and the next. A tile of operands has rows of TILE_K bytes, a multiple of 64, in
 // chunks of 16 bytes; TILE_AT is the place of a chunk. Rows of A are rows of the result, rows of B
-// its columns. With MATRIX_UNITS these are matrix instructions (1: NVIDIA, sm_80 and later, in CUDA and
-// in OpenCL; 2: also those of warpgroups, sm_90a in CUDA), otherwise loops that compute the same
-// integers.
+// its columns. With MATRIX_UNITS these are matrix instructions (1: NVIDIA, sm_80 and later, in CUDA
+// and in OpenCL; 2: also those of warpgroups, sm_90a in CUDA), otherwise loops that compute the
+// same integers.
 //
 // Where 8 neighbouring rows have the same chunk, it lies in 8 different places modulo 128 bytes, so
 // that they are read at once.
@@ -75,9 +75,9 @@ DEVICE_FN void split_words(u32* low, u32* high, const u32* f) {
 }
 #if MATRIX_UNITS == 2
 // Products of 64 rows by all columns of B at once, by a warpgroup of 4 warps, of which each has the
-// sums of 16 rows. Operands stay in local memory, or those of A are what load_rows read; the order of
-// chunks is one that these instructions know. GROUP_BEGIN comes before the first product of a step,
-// GROUP_END(n) behind the last one: it waits until at most the last n steps are not finished.
+// sums of 16 rows. Operands stay in local memory, or those of A are what load_rows read; the order
+// of chunks is one that these instructions know. GROUP_BEGIN comes before the first product of a
+// step, GROUP_END(n) behind the last one: it waits until at most the last n steps are not finished.
 #define GROUP_BEGIN asm volatile("wgmma.fence.sync.aligned;" : : : "memory")
 #define GROUP_END(n)                                                                     \
   asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned %0;"     \

@@ -1,6 +1,6 @@
 #include "dialect/matrix.h"
-// Products of floats in the tiles of matrix.h. ELEMENT_BYTES is that of operands: 2 (half, or bfloat16
-// if BFLOAT is 1) or 4 (float). Sums are float.
+// Products of floats in the tiles of matrix.h. ELEMENT_BYTES is that of operands: 2 (half, or
+// bfloat16 if BFLOAT is 1) or 4 (float). Sums are float.
 //
 // A float is the sum of two numbers that matrix units multiply (TF32: 11 bits of mantissa): `high`,
 // rounded, and `low`, the rest. Of the four products the one of both low parts is left out; it is

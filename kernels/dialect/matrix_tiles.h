@@ -1,6 +1,6 @@
-// A work group of WARPS_M x WARPS_N warps computes TILE_M x TILE_N results in steps of TILE_K bytes,
-// of which STAGES are in local memory. VECTOR: the bytes of x that are read at once. MOST_BLOCK
-// limits the columns among which those of a work item are neighbours.
+// A work group of WARPS_M x WARPS_N warps computes TILE_M x TILE_N results in steps of TILE_K
+// bytes, of which STAGES are in local memory. VECTOR: the bytes of x that are read at once.
+// MOST_BLOCK limits the columns among which those of a work item are neighbours.
 //
 // On processors unrolled loops take too long to compile.
 #if MATRIX_UNITS
@@ -21,16 +21,17 @@
 #define VECTORS (TILE_K / VECTOR)
 #define LOADS_A (TILE_M * VECTORS / ITEMS)
 #define LOADS_B (TILE_N * CHUNKS / ITEMS)
-// Steps of A and B are read LEAD steps before their products. With warpgroups and four steps in memory
-// products overlap with those of the next step; for codes of 16 bits, whose A is in registers, they do
-// not.
+// Steps of A and B are read LEAD steps before their products. With warpgroups and four steps in
+// memory products overlap with those of the next step; for codes of 16 bits, whose A is in
+// registers, they do not.
 #if MATRIX_UNITS == 2 && CODE_BYTES != 2 && STAGES >= 4
 #define OVERLAP 1
 #else
 #define OVERLAP 0
 #endif
 #define LEAD (STAGES - 1 - OVERLAP)
-// With IMAGES or PATCH the tile of A is what dialect/image_tiles.h or dialect/window_patch.h describes.
+// With IMAGES or PATCH the tile of A is what dialect/image_tiles.h or dialect/window_patch.h
+// describes.
 #if IMAGES || PATCH
 #define TILE_A_BYTES 0
 #else

@@ -51,8 +51,8 @@ typedef ulong u64;
 #define as_f32 as_float
 #define as_u32 as_uint
 #ifdef __NV_CL_C_VERSION
-// Single instructions. NVIDIA's vstore_half_rte takes dozens: on an H200 products with 256 channels of
-// half took 0.94 ms in place of 0.25.
+// Single instructions. NVIDIA's vstore_half_rte takes dozens: on an H200 products with 256 channels
+// of half took 0.94 ms in place of 0.25.
 DEVICE_FN u32 half_pair(float low, float high) {
   u32 pair;
   asm("{ .reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h}; }"

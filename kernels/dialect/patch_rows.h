@@ -1,8 +1,9 @@
-  // A part of conv/matrix_convolution.h with PATCH (dialect/window_patch.h): the places of the tile's
-  // rows, from row0 on, and begins to copy the patch of the first block of channels.
+  // A part of conv/matrix_convolution.h with PATCH (dialect/window_patch.h): the places of the
+  // tile's rows, from row0 on, and begins to copy the patch of the first block of channels.
   LOCAL u8 patch[PATCH_BUFFERS * PATCH_BYTES] __attribute__((aligned(128)));
-  // For each chunk of a block: its distance from the first one of a window, and its place in a row of
-  // weights, -1 behind the last tap. For each line: that of x, -1 for padding. For each row: its window.
+  // For each chunk of a block: its distance from the first one of a window, and its place in a row
+  // of weights, -1 behind the last tap. For each line: that of x, -1 for padding. For each row: its
+  // window.
   LOCAL i32 places[PATCH_STEPS * CHUNKS], weight_places[PATCH_STEPS * CHUNKS];
   LOCAL i32 lines[PATCH_LINES], row_places[TILE_M];
   const i32 taps = depth / group_bytes;

@@ -3,8 +3,8 @@
 // host.h has the loops of the CPU.
 #define LOAD_SPAN(T, v, p, i, n) CAT(load_span_, T)(v, p, AT(p, i), AT(p, n), p##_zero)
 #define STORE_SPAN(T, p, i, n, v) CAT(store_span_, T)(p, AT(p, i), AT(p, n), p##_zero, v)
-// These load a span that lies in the array and at a multiple of 16 bytes, without looking: several of them
-// do not wait for each other. BEGINS_WHOLE(p) says whether the array begins so.
+// These load a span that lies in the array and at a multiple of 16 bytes, without looking: several
+// of them do not wait for each other. BEGINS_WHOLE(p) says whether the array begins so.
 #define LOAD_WHOLE_SPAN(T, v, p, i) CAT(load_whole_span_, T)(v, p, AT(p, i), p##_zero)
 #define BEGINS_WHOLE(p) (((u64)BYTES_AT(p, 0) & 15) == 0)
 #define SPAN_IS_WHOLE(p, i, n) ((i) + SPAN <= (n) && ((u64)((p) + (i)) & 15) == 0)

@@ -1,7 +1,7 @@
-  // A part of kernels with tiles (dialect/matrix_tiles.h) whose depth `parts` work groups divide: each
-  // writes its sums [PARTS_M][PARTS_N][4] to `partial`, and the last one (dialect/arrivals.h) continues
-  // with the sums of all parts, which are added in their order. The counter of the tile in `arrived`
-  // is 0 before the launch, and again behind it.
+  // A part of kernels with tiles (dialect/matrix_tiles.h) whose depth `parts` work groups divide:
+  // each writes its sums [PARTS_M][PARTS_N][4] to `partial`, and the last one (dialect/arrivals.h)
+  // continues with the sums of all parts, which are added in their order. The counter of the tile
+  // in `arrived` is 0 before the launch, and again behind it.
   //
   // On processors sums are read and written one by one: with those of four columns at once, as on
   // GPUs, PoCL 3.1 loses some of them (FloatProductTest.GroupsOfRows shows it).

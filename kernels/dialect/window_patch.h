@@ -1,10 +1,10 @@
-// Windows on images with channels last (dialect/matrix_tiles.h): in place of the tile of A, local memory
-// has the patch that the tile's results read, so that each position is copied once and not for each tap.
-// A patch has at most PATCH_LINES lines of PATCH_WIDTH positions, padding included, with a block of
-// channels: PATCH_CHUNKS chunks of 16 bytes. Results may belong to several images, whose lines follow
-// one another. The depth is [blocks, taps, chunks]; a block takes PATCH_STEPS steps. If it ends within
-// a step, weights are 0 behind its end, and A repeats its last chunk. An infinite element of
-// that makes the result NaN.
+// Windows on images with channels last (dialect/matrix_tiles.h): in place of the tile of A, local
+// memory has the patch that the tile's results read, so that each position is copied once and not
+// for each tap. A patch has at most PATCH_LINES lines of PATCH_WIDTH positions, padding included,
+// with a block of channels: PATCH_CHUNKS chunks of 16 bytes. Results may belong to several images,
+// whose lines follow one another. The depth is [blocks, taps, chunks]; a block takes PATCH_STEPS
+// steps. If it ends within a step, weights are 0 behind its end, and A repeats its last chunk. An
+// infinite element of that makes the result NaN.
 // If there are several blocks, PATCH_BUFFERS is 2: one is copied while the other is used.
 //
 // Positions lie an odd number of chunks apart, so that the same chunk of 8 neighbours lies in 8

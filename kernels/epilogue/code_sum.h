@@ -1,6 +1,6 @@
-// A sum of codes times integer factors, divided by 2^shift (at most 62) with one rounding, half away
-// from zero, between two bounds; `high` is beyond all codes. With a shift below 0 every sum but 0 is
-// beyond a bound. The magnitude of a sum is below 2^62.
+// A sum of codes times integer factors, divided by 2^shift (at most 62) with one rounding, half
+// away from zero, between two bounds; `high` is beyond all codes. With a shift below 0 every sum
+// but 0 is beyond a bound. The magnitude of a sum is below 2^62.
 DEVICE_FN i32 code_of_sum(i64 sum, i32 shift, i32 low) {
   const i64 high = 1 << 20;
   const u64 a = sum < 0 ? (u64)0 - (u64)sum : (u64)sum;

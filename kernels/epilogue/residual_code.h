@@ -1,7 +1,8 @@
-// The stages of a product of codes behind its requantization: the sum with a residual, then ReLU, as
-// the layers for sums and ReLU compute them (quant/eltwise.h, neuron/relu.h). Codes are without their
-// zero points: `own` in the range of the product, `residual` in its own, the result in that of the
-// sum, or behind ReLU. low and high are the bounds of the sum's codes; factors have one shift.
+// The stages of a product of codes behind its requantization: the sum with a residual, then ReLU,
+// as the layers for sums and ReLU compute them (quant/eltwise.h, neuron/relu.h). Codes are without
+// their zero points: `own` in the range of the product, `residual` in its own, the result in that
+// of the sum, or behind ReLU. low and high are the bounds of the sum's codes; factors have one
+// shift.
 #include "epilogue/code_sum.h"
 
 DEVICE_FN i64 residual_code(i64 own, i64 residual, i32 factor, i32 residual_factor, i32 shift,

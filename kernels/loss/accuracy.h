@@ -8,9 +8,9 @@ DEVICE_FN i32 score_is_lost(Acctype v) { return (void)v, 0; }
 #endif
 
 // Scores are [outer, channels, inner]; item i is position i % inner of outer i / inner. Terms are
-// [2, items]: 1 for a hit, else 0, and the item's class_weight. An item whose label has the score NaN
-// is a miss, and another class with the score NaN is ranked above every number. lost[i] becomes 1 if
-// a score of item i is NaN or infinity.
+// [2, items]: 1 for a hit, else 0, and the item's class_weight. An item whose label has the score
+// NaN is a miss, and another class with the score NaN is ranked above every number. lost[i] becomes
+// 1 if a score of item i is NaN or infinity.
 KERNEL(accuracy_hits, ARG(i64, items), ARG(i64, channels), ARG(i64, inner), ARG(i32, top_k),
        ARG(i32, ignoring), ARG(i32, ignored), IN(MItype, x), IN(f32, labels),
        OUT(f32, terms), OUT(f32, lost)) {

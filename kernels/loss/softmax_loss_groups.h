@@ -1,6 +1,6 @@
 //! types: device
-// softmax_loss_forward_rows (see softmax_loss.h) for devices: a group of 256 items computes one row.
-// Sums have one fixed order.
+// softmax_loss_forward_rows (see softmax_loss.h) for devices: a group of 256 items computes one
+// row. Sums have one fixed order.
 #include "math/softmax_loss_term.h"
 
 KERNEL(softmax_loss_forward_groups, ARG(i64, outer), ARG(i64, channels), ARG(i32, ignoring),

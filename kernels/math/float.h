@@ -1,8 +1,8 @@
 // Elementary functions in float from basic operations only. With contraction off they give the same
 // bits on every device; vendors' libraries differ. Polynomials: Cephes, single precision.
 
-// The integer k of a sum k + 1.5 * 2^23, which rounds to the nearest one. NaN has no such integer, and
-// a cast of it is undefined: the result is then some integer.
+// The integer k of a sum k + 1.5 * 2^23, which rounds to the nearest one. NaN has no such integer,
+// and a cast of it is undefined: the result is then some integer.
 DEVICE_FN i32 shifted_integer(float sum) { return (i32)(as_u32(sum) - 0x4b400000u); }
 
 DEVICE_FN float exp_f32(float x) {

@@ -1,5 +1,5 @@
-// Rows of packed weights: element e = (jh folded_w + jw) padded + c belongs to position (jh, jw) of a
-// window of folded_h x folded_w positions, each of which holds fold_h x fold_w pixels, as in
+// Rows of packed weights: element e = (jh folded_w + jw) padded + c belongs to position (jh, jw) of
+// a window of folded_h x folded_w positions, each of which holds fold_h x fold_w pixels, as in
 // conv/channels_last.h. The index of its weight in [out, channels, kernel_h, kernel_w], or -1. Each
 // `group_out` outputs have `channels` of their own; without groups it is the number of outputs.
 DEVICE_FN i64 packed_source(i64 o, i32 e, i32 channels, i32 padded, i32 fold_h, i32 fold_w,

@@ -1,7 +1,7 @@
 // Rows that are ordered by group, such as those of the experts in moe/route.h, each group with
 // weights of its own. ROW_GROUPS is their number. `offsets` is an argument IN(f32, offsets),
-// [ROW_GROUPS + 1]: the first item of each group; an item has `item_rows` rows. Items that are not in
-// use belong to the last group.
+// [ROW_GROUPS + 1]: the first item of each group; an item has `item_rows` rows. Items that are not
+// in use belong to the last group.
 //
 // Each group has tiles of its own, of which the last one may stick out. A launch has
 // RowGroupTiles (caffe/library/row_groups.hpp) of them, which is enough for all offsets; surplus
@@ -10,8 +10,8 @@ typedef struct {
   i32 group, begin, end;  // of the rows of a tile; `end` is that of its group's rows
 } RowTile;
 
-// Declares `found`: the rows of a tile, begin = end if there are none. Offsets that no routing gives,
-// such as NaN, are bounded by the rows before and by all rows.
+// Declares `found`: the rows of a tile, begin = end if there are none. Offsets that no routing
+// gives, such as NaN, are bounded by the rows before and by all rows.
 #define FIND_ROW_TILE(found, tile, tile_rows, item_rows, rows)                             \
   RowTile found = {0, 0, 0};                                                               \
   {                                                                                        \

@@ -1,6 +1,7 @@
-// Selects the experts of item n of a mixture of experts: those with the largest p + bias; the earlier
-// one of equal ones; NaN is the smallest. Weights are the probabilities of the selected experts, if
-// `normalize` divided by their sum. The names are arguments of the kernels in route.h and route_few.h.
+// Selects the experts of item n of a mixture of experts: those with the largest p + bias; the
+// earlier one of equal ones; NaN is the smallest. Weights are the probabilities of the selected
+// experts, if `normalize` divided by their sum. The names are arguments of the kernels in route.h
+// and route_few.h.
 #define SELECT_EXPERTS(n)                                                                 \
   {                                                                                       \
     Acctype sum = 0, last = 0;                                                            \

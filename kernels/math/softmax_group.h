@@ -1,5 +1,5 @@
-  // A part of kernels whose groups of 256 items have one row of `channels` elements, which begins at
-  // element `at` of x: `top` becomes its greatest element, `sum` the sum of exp(x - top). Item t
+  // A part of kernels whose groups of 256 items have one row of `channels` elements, which begins
+  // at element `at` of x: `top` becomes its greatest element, `sum` the sum of exp(x - top). Item t
   // takes each 256th element. The sum has one fixed order.
   LOCAL Acctype parts[256];
   Acctype top = LOWEST;

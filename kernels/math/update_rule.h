@@ -1,5 +1,5 @@
-// The parts that all update rules share. A work item takes `unit` elements of one block of parameters,
-// whose multipliers of rate and decay it loads once; `unit` divides PARAMETER_BLOCK.
+// The parts that all update rules share. A work item takes `unit` elements of one block of
+// parameters, whose multipliers of rate and decay it loads once; `unit` divides PARAMETER_BLOCK.
 #include "dialect/training.h"
 
 // Nothing is updated after an overflow.

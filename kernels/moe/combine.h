@@ -1,7 +1,7 @@
 //! types: float
 // The output of a mixture of experts: y [items, columns] is the sum over an item's pairs of weight
-// times row slots[pair] of x [rows, columns]. Rows that no pair uses are not read. An invalid slot or
-// pair gives NaN.
+// times row slots[pair] of x [rows, columns]. Rows that no pair uses are not read. An invalid slot
+// or pair gives NaN.
 #include "math/routed_row.h"
 
 KERNEL(moe_combine, ARG(i64, items), ARG(i64, columns), ARG(i64, select), ARG(i64, rows),

@@ -1,7 +1,7 @@
 //! types: float quantized
 // Rows of a mixture of experts, see moe/route.h: y [rows, columns] are rows of x [items, columns];
-// row r is that of the item of pair source[r]. Rows without a pair are 0; those with an invalid one are
-// NaN, or 0 in codes. `lanes` work items share a row.
+// row r is that of the item of pair source[r]. Rows without a pair are 0; those with an invalid one
+// are NaN, or 0 in codes. `lanes` work items share a row.
 #include "math/routed_row.h"
 #if FLOAT_KIND
 #define LOST_ROW as_f32(0x7fc00000u)

@@ -1,6 +1,6 @@
 //! types: device
-// moe/gather.h for rows of `vectors` times 16 bytes, which are copied. `padding` is the content of rows
-// without a pair, repeated in 4 bytes, `lost` that of rows with an invalid one.
+// moe/gather.h for rows of `vectors` times 16 bytes, which are copied. `padding` is the content of
+// rows without a pair, repeated in 4 bytes, `lost` that of rows with an invalid one.
 #include "math/routed_row.h"
 
 KERNEL(moe_gather_vectors, ARG(i64, rows), ARG(i64, vectors), ARG(i64, select), ARG(i64, lanes),

@@ -24,8 +24,9 @@ KERNEL(moe_count, ARG(i64, blocks), ARG(i64, length), ARG(i64, pairs), ARG(i32, 
 }
 
 // Replaces the counts of each expert by the number of its pairs in earlier blocks. totals [experts]
-// are the numbers in all blocks; `used` adds up totals / items, and the number of calls behind them.
-// An expert with fewer pairs than the mean gets `rate` more bias, one with more pairs loses it.
+// are the numbers in all blocks; `used` adds up totals / items, and the number of calls behind
+// them. An expert with fewer pairs than the mean gets `rate` more bias, one with more pairs loses
+// it.
 KERNEL(moe_totals, ARG(i32, experts), ARG(i64, blocks), ARG(i64, items), ARG(Acctype, mean),
        ARG(Acctype, rate), OUT(f32, counts), OUT(f32, totals), OUT(f32, used),
        OUT(Mastertype, bias)) {
@@ -59,8 +60,8 @@ KERNEL(moe_offsets, ARG(i32, experts), ARG(i64, capacity), IN(f32, totals), OUT(
 }
 
 // slots [pairs]: the row of each pair. Rows are ordered by expert, then by item. A pair beyond the
-// capacity of its expert has slot -1 and weight 0. rows [pairs]: the pair of each row, -1 if the row
-// is not in use; every element is written once.
+// capacity of its expert has slot -1 and weight 0. rows [pairs]: the pair of each row, -1 if the
+// row is not in use; every element is written once.
 KERNEL(moe_place, ARG(i64, pairs), ARG(i32, experts), ARG(i64, length), ARG(i64, capacity),
        IN(f32, chosen), IN(f32, counts), IN(f32, offsets), OUT(f32, slots), OUT(f32, rows),
        OUT(MOtype, weights)) {

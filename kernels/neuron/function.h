@@ -1,7 +1,7 @@
 //! types: device
-// y = f(x) for each element, and its gradient, on devices: FunctionProgram defines FUNCTION_VALUE and
-// FUNCTION_GRADIENT by the row of the function. Arrays that the texts do not mention are not read. In
-// place allowed; x and y may be one array where one of them is enough. On the host,
+// y = f(x) for each element, and its gradient, on devices: FunctionProgram defines FUNCTION_VALUE
+// and FUNCTION_GRADIENT by the row of the function. Arrays that the texts do not mention are not
+// read. In place allowed; x and y may be one array where one of them is enough. On the host,
 // neuron/functions.h has these kernels.
 #ifndef FUNCTION_VALUE
 #define FUNCTION_VALUE v

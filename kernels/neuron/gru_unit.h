@@ -23,8 +23,8 @@ KERNEL(gru_unit_forward, ARG(i64, rows), ARG(i64, columns), IN(MItype, h_before)
   }
 }
 
-// With h_wanted, gates_wanted and hidden_wanted, the diffs of h_before, of gates and of hidden_gates
-// are written.
+// With h_wanted, gates_wanted and hidden_wanted, the diffs of h_before, of gates and of
+// hidden_gates are written.
 KERNEL(gru_unit_backward, ARG(i64, rows), ARG(i64, columns), ARG(i32, h_wanted),
        ARG(i32, gates_wanted), ARG(i32, hidden_wanted), IN(MItype, h_before), IN(MItype, gates),
        IN(f32, cont), IN(MItype, hidden_gates), IN(MOtype, h_diff), OUT(MItype, h_before_diff),

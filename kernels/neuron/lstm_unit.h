@@ -1,7 +1,7 @@
 //! types: float
-// One step of LSTM. Row r of the gates has 4 parts of `columns` elements: i, f, o and g before their
-// functions. With `recurrent`, the gates are gates + cont hidden_gates. Where cont is 0, nothing of
-// the step before is used.
+// One step of LSTM. Row r of the gates has 4 parts of `columns` elements: i, f, o and g before
+// their functions. With `recurrent`, the gates are gates + cont hidden_gates. Where cont is 0,
+// nothing of the step before is used.
 #include "epilogue/sigmoid.h"
 
 KERNEL(lstm_unit_forward, ARG(i64, rows), ARG(i64, columns), ARG(i32, recurrent),
@@ -25,8 +25,8 @@ KERNEL(lstm_unit_forward, ARG(i64, rows), ARG(i64, columns), ARG(i32, recurrent)
   }
 }
 
-// With c_wanted, gates_wanted and hidden_wanted, the diffs of c_before, of gates and of hidden_gates
-// are written.
+// With c_wanted, gates_wanted and hidden_wanted, the diffs of c_before, of gates and of
+// hidden_gates are written.
 KERNEL(lstm_unit_backward, ARG(i64, rows), ARG(i64, columns), ARG(i32, recurrent),
        ARG(i32, c_wanted), ARG(i32, gates_wanted), ARG(i32, hidden_wanted), IN(MItype, c_before),
        IN(MItype, gates), IN(f32, cont), IN(MItype, hidden_gates), IN(MOtype, c),

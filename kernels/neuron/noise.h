@@ -1,6 +1,7 @@
 //! types: float
-// A standard normal number from a random word: sqrt(2) times the inverse error function of a uniform
-// number in (-1, 1), by the polynomials of M. Giles, "Approximating the erfinv function" (2012).
+// A standard normal number from a random word: sqrt(2) times the inverse error function of a
+// uniform number in (-1, 1), by the polynomials of M. Giles, "Approximating the erfinv function"
+// (2012).
 DEVICE_FN Acctype noise_normal(u32 word) {
   const Acctype x = ((Acctype)(word >> 8) + REAL(0.5)) * REAL(1.1920928955078125e-7) - 1;
   Acctype w = -LOG((1 - x) * (1 + x)), p;

@@ -1,6 +1,6 @@
 //! types: device
-// Local response normalisation across channels of x [rows, channels], whose channels are neighbours,
-// on devices; see lrn.h. Processors run lrn_rows.h.
+// Local response normalisation across channels of x [rows, channels], whose channels are
+// neighbours, on devices; see lrn.h. Processors run lrn_rows.h.
 #include "epilogue/lrn_power.h"
 
 SPAN_KERNEL(lrn_channels, ARG(i64, rows), FOLD(i32, channels), FOLD(i64, reach),

@@ -5,8 +5,8 @@
 #include "epilogue/lrn_power.h"
 #include "epilogue/lrn_powers.h"
 
-// Each code of a row is converted and squared once for a block of columns; windows that reach beyond
-// its margin read the codes again.
+// Each code of a row is converted and squared once for a block of columns; windows that reach
+// beyond its margin read the codes again.
 #define LRN_MARGIN 16
 KERNEL(lrn_codes_forward_rows, ARG(i64, rows), ARG(i64, extent), ARG(i64, columns),
        FOLD(i64, reach), FOLD(i64, side), FOLD(i32, quarters), ARG(Acctype, factor),

@@ -2,9 +2,10 @@
 //! tests: library
 //! runs: host
 // Pooling of images whose channels are neighbours: x is [images, height, width, channels], y is
-// [images, out_height, out_width, channels], and its positions begin at multiples of y_row. There is
-// no mask, hence no gradient. Values and the order of sums are those of max.h and average.h. An item
-// is a window, computed for 256 channels at a time. channels_last_spans.h has the kernels of devices.
+// [images, out_height, out_width, channels], and its positions begin at multiples of y_row. There
+// is no mask, hence no gradient. Values and the order of sums are those of max.h and average.h. An
+// item is a window, computed for 256 channels at a time. channels_last_spans.h has the kernels of
+// devices.
 
 // NaN is ignored.
 DEVICE_FN Acctype greater_value(Acctype v, Acctype best) { return v > best ? v : best; }

@@ -1,7 +1,8 @@
 //! types: device
 //! tests: library
-// Pooling of images whose channels are neighbours, on devices; see channels_last.h. An item computes
-// SPAN channels of a window if SPAN divides their number, otherwise each element of its span alone.
+// Pooling of images whose channels are neighbours, on devices; see channels_last.h. An item
+// computes SPAN channels of a window if SPAN divides their number, otherwise each element of its
+// span alone.
 #define POOL_STEP (channels % SPAN == 0 ? SPAN : 1)
 
 SPAN_KERNEL(max_pool_channels, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height),

@@ -13,8 +13,8 @@ DEVICE_FN i32 psroi_end(float v, i32 extent) {
   return whole < extent && (float)whole < v ? whole + 1 : whole;
 }
 
-// x is [images, outputs group group, height, width], y is [regions, outputs, group, group]. An empty
-// bin gives 0, a region without an image NaN.
+// x is [images, outputs group group, height, width], y is [regions, outputs, group, group]. An
+// empty bin gives 0, a region without an image NaN.
 KERNEL(psroi_pool_forward, ARG(i64, count), ARG(i64, outputs), ARG(i32, height), ARG(i32, width),
        ARG(i32, group), IN(MItype, x), IN(f32, regions), OUT(MOtype, y)) {
   FOR_EACH_GROUP(i, count) {

@@ -15,7 +15,8 @@ DEVICE_FN float region_image(float image, i64 images) {
   return image > -1.0f && image < (float)images ? (float)(i32)image : -1.0f;
 }
 
-// Fast R-CNN: coordinates are scaled and then rounded; the last column and row belong to the region.
+// Fast R-CNN: coordinates are scaled and then rounded; the last column and row belong to the
+// region.
 KERNEL(roi_regions, ARG(i64, count), ARG(i64, images), ARG(Acctype, scale), IN(f32, rois),
        OUT(f32, regions)) {
   FOR_EACH(i, count) {

@@ -5,8 +5,8 @@
 // activations, whose zero point is folded into the bias, so that their pointer has 0. See
 // caffe/library/quant_arguments.hpp. A group of 16 x 16 computes TILE x TILE elements. Defines:
 // TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16), CHANNEL_ROWS (1: A are the weights), WIDE
-// (1: sums of 64 bits), CODE_BYTES, GEMM_UNROLL, RESIDUAL (1: the sum with a residual follows, whose
-// arguments stand behind it). low and high are bounds of code - zero point.
+// (1: sums of 64 bits), CODE_BYTES, GEMM_UNROLL, RESIDUAL (1: the sum with a residual follows,
+// whose arguments stand behind it). low and high are bounds of code - zero point.
 #include "epilogue/residual_code.h"
 #define TILE_K 16
 #define WORK (TILE / 16)

@@ -1,7 +1,7 @@
 //! types: float
 //! tests: net
-// Quantize and dequantize in float: a code is a real number that an integer net can hold. `grid` has
-// four numbers: scale, 1 / scale, and the smallest and largest code minus the zero point.
+// Quantize and dequantize in float: a code is a real number that an integer net can hold. `grid`
+// has four numbers: scale, 1 / scale, and the smallest and largest code minus the zero point.
 
 // Moves range = (low, high) towards `seen`, the smallest and largest value of a batch, by `rate` of
 // the distance; the first batch sets it. `seen` becomes empty. A batch without a finite value

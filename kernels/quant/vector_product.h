@@ -8,8 +8,8 @@
 // quant/matrix_product.h for a few rows of x and codes of 8 bits, which takes the time of reading
 // the weights: y [ROWS, channels], whose rows are y_row elements apart, from x [ROWS, depth], where
 // depth is a multiple of 16. 32 items share a channel. Defines: ROWS, SLOPE (1: factors of their
-// own below 0), MATRIX_UNITS, ROW_GROUPS (0, or the groups of rows, see math/row_groups.h: then ROWS
-// is 1, and the second index of a work group is the row).
+// own below 0), MATRIX_UNITS, ROW_GROUPS (0, or the groups of rows, see math/row_groups.h: then
+// ROWS is 1, and the second index of a work group is the row).
 #define ITEMS 256
 #define SHARERS 32
 #define STEP (SHARERS * 16)

@@ -4,10 +4,10 @@
 #include "math/requantize_fast.h"
 // A convolution of codes with channels last in which every channel is a group: y [images,
 // out_height, out_width, channels] from x [images, height, width, channels] and weights [kernel_h,
-// kernel_w, channels]. An item computes LANES channels of a position, 4 or 1, which it reads at once;
-// LANES divides the number of channels. Padding is a code, repeated in 4 bytes. See
-// caffe/library/quant_arguments.hpp. Defines: LANES, CODE_BYTES, SLOPE,
-// RESIDUAL (1: the sum with a residual follows).
+// kernel_w, channels]. An item computes LANES channels of a position, 4 or 1, which it reads at
+// once; LANES divides the number of channels. Padding is a code, repeated in 4 bytes. See
+// caffe/library/quant_arguments.hpp. Defines: LANES, CODE_BYTES, SLOPE, RESIDUAL (1: the sum with a
+// residual follows).
 #if CODE_BYTES == 2
 #define Sum i64
 #define MASK 65535

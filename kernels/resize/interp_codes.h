@@ -1,7 +1,7 @@
 //! types: quantized
-// As interp_forward (resize/interp.h) between codes of one range: the mean of the four codes around a
-// position, with whole numbers as weights, whose sum is steps_h steps_w. One rounding, half away from
-// zero. steps_h steps_w is at most 2^40, so that sums fit in 64 bits.
+// As interp_forward (resize/interp.h) between codes of one range: the mean of the four codes around
+// a position, with whole numbers as weights, whose sum is steps_h steps_w. One rounding, half away
+// from zero. steps_h steps_w is at most 2^40, so that sums fit in 64 bits.
 KERNEL(interp_codes, ARG(i64, planes), ARG(i32, height), ARG(i32, width), ARG(i32, begin),
        ARG(i32, in_h), ARG(i32, in_w), ARG(i32, out_height), ARG(i32, out_width), ARG(i32, steps_h),
        ARG(i32, steps_w), IN(MItype, x), OUT(MOtype, y)) {

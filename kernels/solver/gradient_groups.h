@@ -1,7 +1,7 @@
 //! types: device
 //! tests: solver
-// Sums of diff^2 in work groups of 256 items; sums has one for each of `groups` groups. An item loads
-// four elements at a time, 256 apart. The order of the sums is fixed.
+// Sums of diff^2 in work groups of 256 items; sums has one for each of `groups` groups. An item
+// loads four elements at a time, 256 apart. The order of the sums is fixed.
 KERNEL(gradient_squares_groups, ARG(i64, groups), ARG(i64, n), IN(Dtype, diff), OUT(f32, sums)) {
   LOCAL Acctype parts[256];
   const i32 t = LOCAL_ID(0);

@@ -1,5 +1,5 @@
-// A type of a user with more than 16 bits on the CPU, where its functions are compiled at run time. A
-// pointer argument comes with the functions of its type; host.h declares the vector forms, which
+// A type of a user with more than 16 bits on the CPU, where its functions are compiled at run time.
+// A pointer argument comes with the functions of its type; host.h declares the vector forms, which
 // loops of FOR_EACH call for several elements at once.
 DEVICE_FN float load_c32(const u32* p, i64 i, const HostTypeFunctions* functions) {
   return CAFFE_TYPE_VALUE(functions, p[i]);

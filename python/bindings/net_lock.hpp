@@ -22,10 +22,10 @@ class Net;
 // in callbacks and Python layers. A thread that comes while others wait, waits, too: so no thread
 // takes the lock again and again.
 //
-// The GIL protects the members, so it is also the mutex of the condition variable. No deadlock with the GIL is possible: a
-// thread releases it before it waits for a lock and before it computes, and a thread that computes
-// waits for nothing but the GIL. While it runs Python code, which may wait for other threads, the
-// net counts as idle, so that these threads can use its blobs.
+// The GIL protects the members, so it is also the mutex of the condition variable. No deadlock with
+// the GIL is possible: a thread releases it before it waits for a lock and before it computes, and
+// a thread that computes waits for nothing but the GIL. While it runs Python code, which may wait
+// for other threads, the net counts as idle, so that these threads can use its blobs.
 class NetLock {
  public:
   explicit NetLock(std::string name) : name_(std::move(name)) {}
@@ -53,8 +53,8 @@ class NetLock {
   void Notify();
   void ForgetParent();
 
-  // What waiting threads wait for. A child of fork() makes its own; that of the parent stays, because
-  // the copies of the parent's threads hold it.
+  // What waiting threads wait for. A child of fork() makes its own; that of the parent stays,
+  // because the copies of the parent's threads hold it.
   struct Change {
     caffe::ProcessMark process;
     std::condition_variable_any happened;

@@ -132,8 +132,8 @@ TEST(ValueTableTest, Fp8HasTheLimitsOfItsSpecification) {
   EXPECT_TRUE(std::isnan(e5m2.Value(e5m2.Code(kNan))));
 }
 
-// By the definition of Posit Standard (2022), chapter 3, for 8 bits: (1 - 3 s + f) 2^((1 - 2 s)(4 r +
-// e + s)).
+// By the definition of Posit Standard (2022), chapter 3, for 8 bits: (1 - 3 s + f) 2^((1 - 2 s)(4 r
+// + e + s)).
 TEST(ValueTableTest, Posit8HasTheValuesOfItsStandard) {
   const ValueTable& table = TableOf(DataTypeByName("posit8"));
   for (int code = 0; code < 256; ++code) {

@@ -93,8 +93,8 @@ TEST(LmdbPagesTest, DatabasesThatWereChangedAreReadAsTheyAre) {
   }
 }
 
-// A process of its own changes the database while it is read: LMDB writes to no page that the reader
-// sees, and a reader that is opened later sees the changes.
+// A process of its own changes the database while it is read: LMDB writes to no page that the
+// reader sees, and a reader that is opened later sees the changes.
 TEST(LmdbPagesTest, ASourceSeesTheDatabaseAsItWasWhenItWasOpened) {
   const TemporaryFolder folder;
   const auto change = [&](std::map<std::string, std::string>* records) {

@@ -169,8 +169,8 @@ TEST_P(LevelTest, AllLevelsGiveTheSameBits) {
       if (types.compute.is_quantized() && head.name.find("backward") != std::string::npos) {
         continue;  // FLOAT_KIND leaves them out
       }
-      // These address by how the launch was divided, or by codes, which extents that are all equal do
-      // not fit.
+      // These address by how the launch was divided, or by codes, which extents that are all equal
+      // do not fit.
       const auto addresses = [](const KernelParameter& parameter) {
         return parameter.name == "slices" || parameter.name == "by_code";
       };

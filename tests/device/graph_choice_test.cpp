@@ -1,4 +1,5 @@
-// Which of two records of the same work is replayed. Times come from a device with a clock of its own.
+// Which of two records of the same work is replayed. Times come from a device with a clock of its
+// own.
 #include "caffe/device/graph_choice.hpp"
 
 #include <gtest/gtest.h>

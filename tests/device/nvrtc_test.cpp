@@ -133,10 +133,10 @@ TEST(DynamicLibrary, GivenFoldersComeFirst) {
   EXPECT_EQ(std::vector<std::string>(paths.begin(), paths.begin() + head.size()), head);
 }
 
-// --- Every file of kernels/ with kernels for devices, in every type that its first line names ------
+// --- Every file of kernels/ with kernels for devices, in every type that its first line names ----
 
-// The option with which NVRTC compiles fastest: it checks the same and optimizes less. Empty if NVRTC
-// does not have it.
+// The option with which NVRTC compiles fastest: it checks the same and optimizes less. Empty if
+// NVRTC does not have it.
 const std::string& LeastEffort() {
   static const std::string option = [] {
     ProgramText text = Text("axpy", kAxpy);
@@ -164,8 +164,8 @@ TEST_P(EveryBody, CompilesForCuda) {
   const std::vector<ProgramText> arguments = KernelTexts("cuda", path, false);
   ASSERT_FALSE(arguments.empty());
   EXPECT_EQ(MessageOf(arguments.front(), "sm_90"), "");
-  // All of them, which takes minutes, with the least effort. Folded parameters are defines, which must
-  // not meet another use of their names.
+  // All of them, which takes minutes, with the least effort. Folded parameters are defines, which
+  // must not meet another use of their names.
   const std::vector<ProgramText> texts = KernelTexts("cuda", path, true);
   for (const ProgramText& text : texts) EXPECT_EQ(MessageOf(WithLeastEffort(text), "sm_90"), "");
   // Texts without instructions of an architecture are alike for each.

@@ -45,8 +45,8 @@ TEST_P(EveryBodyOnOpenCl, Builds) {
     // As devices run them: with FOLD parameters folded. Tests of operators launch the other form.
     for (const ProgramText& text : KernelTexts("opencl", path, true)) {
       if (!device->info().fp64 && text.source.find("CAFFE_FP64") == 0) continue;
-      // A text in bfloat16 is that in half with other words for LOAD and STORE, which ConversionTest
-      // runs.
+      // A text in bfloat16 is that in half with other words for LOAD and STORE, which
+      // ConversionTest runs.
       if (CompilesSlowly(*device) && NamesBfloat16(text.types)) continue;
       try {
         EXPECT_TRUE(device->Build(text));

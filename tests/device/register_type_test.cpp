@@ -361,8 +361,8 @@ TEST_P(TypeKernelTest, EveryFloatHasTheCodeOfTheTable) {
   }
 }
 
-// Types without a table: codes and floats across the whole range, on every device and level, with an
-// end that is shorter than a vector.
+// Types without a table: codes and floats across the whole range, on every device and level, with
+// an end that is shorter than a vector.
 TEST_P(TypeKernelTest, WideTypesHaveTheirFunctions) {
   constexpr int64_t kCount = (1 << 16) + 5;
   std::vector<uint32_t> words(kCount);

@@ -5,8 +5,8 @@
 namespace caffe {
 namespace {
 
-// While the system stops threads often, one thread computes small work. Processor time counts, so that a
-// process that slept learns nothing from it.
+// While the system stops threads often, one thread computes small work. Processor time counts, so
+// that a process that slept learns nothing from it.
 TEST(SharedCoresTest, OneThreadComputesSmallWorkWhileCoresAreTakenAway) {
   int64_t stops = 1 << 20;
   double seconds = 1e6;

@@ -1,4 +1,5 @@
-// The functions of the C library that change files, for this program and the libraries that it loads.
+// The functions of the C library that change files, for this program and the libraries that it
+// loads.
 #undef _FORTIFY_SOURCE
 #include "durability/file_changes.hpp"
 

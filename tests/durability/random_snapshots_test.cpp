@@ -1,5 +1,6 @@
-// Whatever Snapshot writes, Restore reads: random nets and solvers, layers and prefixes with odd names.
-// Either the solver refuses before the training, or the restored training goes on with the same bits.
+// Whatever Snapshot writes, Restore reads: random nets and solvers, layers and prefixes with odd
+// names. Either the solver refuses before the training, or the restored training goes on with the
+// same bits.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -279,8 +280,8 @@ class Trial {
   std::string wrong_;
 };
 
-// CAFFE_RANDOM_NETS cases, or 120 and two that were found among more: a solver that has trained in mode
-// pseudo restores a snapshot with fewer ranges.
+// CAFFE_RANDOM_NETS cases, or 120 and two that were found among more: a solver that has trained in
+// mode pseudo restores a snapshot with fewer ranges.
 TEST(RandomSnapshotsTest, WhatSnapshotWritesRestoreReads) {
   log::SetLevel(log::Level::kOff);
   const int cases = Setting("CAFFE_RANDOM_NETS", 120), first = Setting("CAFFE_RANDOM_SEED", 1);

@@ -1,5 +1,5 @@
-// Snapshots of a training that is killed at any call that changes a file, or whose disk is full there:
-// a pair of files is restored with the bits of its training, or refused with a reason.
+// Snapshots of a training that is killed at any call that changes a file, or whose disk is full
+// there: a pair of files is restored with the bits of its training, or refused with a reason.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -184,7 +184,8 @@ TEST_P(SnapshotsTest, AFullDiskLosesNoOlderFileAndNoIteration) {
         EXPECT_EQ(pairs, 2);
       }
       EXPECT_EQ(FilesIn(*folder).size(), 2u * pairs);
-      // One failed call loses one snapshot, and it is not the last if training ended without an error.
+      // One failed call loses one snapshot, and it is not the last if training ended without an
+      // error.
       if (fault == Fault::kFails && error.empty()) {
         EXPECT_GE(found.own, 1);
       }

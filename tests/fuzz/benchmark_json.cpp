@@ -1,5 +1,5 @@
-// Files of `caffe benchmark` (-merge) and reports of `caffe quantize` (-accuracy), and what is made of
-// them.
+// Files of `caffe benchmark` (-merge) and reports of `caffe quantize` (-accuracy), and what is made
+// of them.
 #include "commands/benchmark_file.hpp"
 #include "commands/benchmark_report.hpp"
 #include "fuzz/support/target.hpp"

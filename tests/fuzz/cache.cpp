@@ -1,5 +1,5 @@
-// The file of the program cache: rows of programs and of tuning results, in an SQLite database. A row
-// is data until a driver loads it, so that no binary is loaded here.
+// The file of the program cache: rows of programs and of tuning results, in an SQLite database. A
+// row is data until a driver loads it, so that no binary is loaded here.
 #include <sqlite3.h>
 
 #include <array>
@@ -206,8 +206,8 @@ const std::vector<std::string>& RowTexts() {
   return texts;
 }
 
-// Changes rows, columns and the schema of the database, and repairs most checksums, so that what lies
-// behind them is read.
+// Changes rows, columns and the schema of the database, and repairs most checksums, so that what
+// lies behind them is read.
 std::string Mutate(std::string_view bytes, size_t most, uint32_t seed) {
   std::minstd_rand random(seed);
   const auto draw = [&](size_t count) { return random() % count; };

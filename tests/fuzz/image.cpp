@@ -54,7 +54,8 @@ std::vector<std::string> Words() {
           "zTXt",     "iTXt",     "sPLT",     "sRGB",     "cHRM",     "hIST",     "eXIf"};
 }
 
-// Changes a chunk of a PNG file, or adds one; checksums remain right, without which nothing is read.
+// Changes a chunk of a PNG file, or adds one; checksums remain right, without which nothing is
+// read.
 std::string Mutate(std::string_view bytes, size_t most, uint32_t seed) {
   constexpr size_t kHead = 8;
   if (FormatOf(bytes) != ImageFormat::kPng) return "";

@@ -54,8 +54,8 @@ std::vector<Input> Seeds() {
           {"large_values", Database(3, 50, 100)}};
 }
 
-// Changes a field of a page, or of an entry of it, where it lies; pages and entries are found as LMDB
-// finds them.
+// Changes a field of a page, or of an entry of it, where it lies; pages and entries are found as
+// LMDB finds them.
 std::string Mutate(std::string_view bytes, size_t most, uint32_t seed) {
   constexpr size_t kPage = 4096, kHeader = 16;
   if (bytes.size() < 2 * kPage || bytes.size() > most) return "";

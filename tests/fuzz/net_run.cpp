@@ -119,8 +119,8 @@ void TryAnotherBatch(Net* net) try {
 } catch (const Error&) {
 }
 
-// Numbers that are invalid as a class, a region or a route, or that an integer cannot hold, in inputs and
-// parameters.
+// Numbers that are invalid as a class, a region or a route, or that an integer cannot hold, in
+// inputs and parameters.
 void TryExtremes(Net* net) try {
   static constexpr double kExtremes[] = {1,     0,        NAN,       2147483648.0, -1,
                                          1e30,  0.49999,  -INFINITY, 1e-40,        16777217,

@@ -1,5 +1,5 @@
-// Packed weights (half, 8 and 16 bits) with their ranges, as `caffe quantize` writes and reads them:
-// into nets that compute in float and in codes, and as a model that is changed further.
+// Packed weights (half, 8 and 16 bits) with their ranges, as `caffe quantize` writes and reads
+// them: into nets that compute in float and in codes, and as a model that is changed further.
 #include <cstdio>
 
 #include "caffe/device/runtime.hpp"

@@ -18,7 +18,8 @@ std::string Pool(const std::string& parameters) {
          parameters + " } } ";
 }
 
-// The conversion of the smaller blob: in half after the pooling, which has a quarter of the elements.
+// The conversion of the smaller blob: in half after the pooling, which has a quarter of the
+// elements.
 TEST(MoveCastsTest, BehindAMaximumWithStrides) {
   const std::string before = std::string("data_type: CAFFE_HALF ") + kConvolution,
                     next = "layer { name: 'ip' type: 'InnerProduct' bottom: 'pool' top: 'ip' }";

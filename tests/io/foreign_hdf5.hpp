@@ -10,8 +10,8 @@
 
 namespace caffe {
 
-// An HDF5 file as another program, or a stranger, may make it. Groups are made as needed. The file is
-// complete when the object ends.
+// An HDF5 file as another program, or a stranger, may make it. Groups are made as needed. The file
+// is complete when the object ends.
 class ForeignHdf5 {
  public:
   explicit ForeignHdf5(const std::string& path)

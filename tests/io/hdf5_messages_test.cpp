@@ -113,8 +113,9 @@ TEST(Hdf5MessagesTest, OtherFilesAreErrors) {
   EXPECT_TRUE(Holds(ErrorOf([&] { ReadNetHdf5(folder / "s.h5"); }), "it has no group '/data'"));
 }
 
-// A group's links lie in tables: "SNOD", 4 bytes, then 40 bytes for each link: a place for its name,
-// the address of what it leads to, and what is cached of that. Every link leads to every place once.
+// A group's links lie in tables: "SNOD", 4 bytes, then 40 bytes for each link: a place for its
+// name, the address of what it leads to, and what is cached of that. Every link leads to every
+// place once.
 TEST(Hdf5MessagesTest, LinksThatLeadElsewhereDoNoHarm) {
   const TemporaryFolder folder;
   WriteNetHdf5(folder / "w.h5",

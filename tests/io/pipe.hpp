@@ -13,7 +13,8 @@
 
 namespace caffe {
 
-// A named pipe, to which a thread writes bytes; `endless`: again and again, until no one reads them.
+// A named pipe, to which a thread writes bytes; `endless`: again and again, until no one reads
+// them.
 class Pipe {
  public:
   Pipe(std::string path, std::string bytes, bool endless = false)

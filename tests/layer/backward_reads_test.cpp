@@ -1,5 +1,5 @@
-// LayerTraits::backward_reads: Backward gives the same gradients when all data that it is not declared
-// to read are NaN, and others when data that it is declared to read are.
+// LayerTraits::backward_reads: Backward gives the same gradients when all data that it is not
+// declared to read are NaN, and others when data that it is declared to read are.
 #include <gtest/gtest.h>
 
 #include <cmath>

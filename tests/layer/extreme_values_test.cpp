@@ -1,5 +1,6 @@
-// Every layer with the largest numbers, infinities, NaN, huge labels and indices in all of its bottoms:
-// its kernels write nothing beyond their buffers, and what they cannot compute is an error.
+// Every layer with the largest numbers, infinities, NaN, huge labels and indices in all of its
+// bottoms: its kernels write nothing beyond their buffers, and what they cannot compute is an
+// error.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Affine maps that follow a convolution, an inner product or a deconvolution, folded into its weights:
-// against the layer in double and the maps' formulas, for every type.
+// Affine maps that follow a convolution, an inner product or a deconvolution, folded into its
+// weights: against the layer in double and the maps' formulas, for every type.
 #include "caffe/layer/folded_weights.hpp"
 
 #include <gtest/gtest.h>

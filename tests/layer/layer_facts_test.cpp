@@ -78,8 +78,8 @@ DataType ExactType(const LayerTraits& traits) {
   return std::find(types.begin(), types.end(), kDouble) == types.end() ? types[0] : kDouble;
 }
 
-// Calls `check` for every sample of every type that Python does not add, on the CPU. Gives the number
-// of calls that returned true.
+// Calls `check` for every sample of every type that Python does not add, on the CPU. Gives the
+// number of calls that returned true.
 template <class Check> int ForEachSample(const Check& check) {
   int count = 0;
   for (const auto& [type, samples] : LayerSamples()) {

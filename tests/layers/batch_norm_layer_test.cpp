@@ -124,8 +124,8 @@ TEST_P(BatchNormLayerTest, BatchStatistics) {
   }
 }
 
-// The work of a training step, with Scale and ReLU, for a bottom whose channels are neighbours: it is
-// [rows, channels].
+// The work of a training step, with Scale and ReLU, for a bottom whose channels are neighbours: it
+// is [rows, channels].
 TEST_P(BatchNormLayerTest, TrainsWithScaleAndChannelsLast) {
   const auto [device, type] = GetParam();
   const double tolerance = 4 * Tolerance(type), sum_tolerance = type == kDouble ? 1e-9 : 2e-4;

@@ -26,8 +26,8 @@ struct Case {
   Geometry geometry;
 };
 
-// Calls visit(index in x, index in w, index in y) for every product of the definition: each element of
-// x is spread over a window of y.
+// Calls visit(index in x, index in w, index in y) for every product of the definition: each element
+// of x is spread over a window of y.
 template <class Visit> void ForEachProduct(const Case& c, const Visit& visit) {
   const Geometry& g = c.geometry;
   const int axes = static_cast<int>(g.kernel.size());

@@ -73,8 +73,8 @@ void Pass(LayerTester& layer, const LayerTraits& traits, const Shaping& setup) {
   if (traits.backward) layer.Backward();
 }
 
-// A layer that cannot be set up without parameters that this file does not know (in a later version,
-// say) is left out; those of kSetups are not.
+// A layer that cannot be set up without parameters that this file does not know (in a later
+// version, say) is left out; those of kSetups are not.
 TEST_P(EmptyBatchTest, EveryLayerRunsForwardAndBackward) {
   const auto [device, type] = GetParam();
   int tried = 0;

@@ -149,8 +149,8 @@ TEST_P(LRNLayerTest, FollowsTheShapeOfItsBottom) {
 INSTANTIATE_TEST_SUITE_P(All, LRNLayerTest, testing::ValuesIn(DevicesAndFloats()),
                          [](const auto& info) { return TestName(info.param); });
 
-// Codes are those of the conversions of quant/convert around the layer in float, on every device and
-// in both layouts.
+// Codes are those of the conversions of quant/convert around the layer in float, on every device
+// and in both layouts.
 class LRNCodesTest : public testing::TestWithParam<DeviceType> {};
 
 TEST_P(LRNCodesTest, EqualThoseOfTheFloatLayerBetweenConversions) {

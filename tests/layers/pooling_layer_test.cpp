@@ -78,8 +78,8 @@ std::vector<Case> Cases() {
       {"kernel_size: 3 stride: 2 pad: 1", {1, 2, 7, 5}, {1, 2, 4, 3}, {3, 3, 2, 2, 1, 1}},
       // Rounded up to 4, and the window that would begin beyond the image is dropped.
       {"kernel_size: 3 stride: 3 pad: 2", {1, 2, 6, 5}, {1, 2, 3, 3}, {3, 3, 3, 3, 2, 2}},
-      // Lists, which a prototxt writes without _nd, a dilation of 1 and the axis from the end, as the
-      // OpenCL fork has them.
+      // Lists, which a prototxt writes without _nd, a dilation of 1 and the axis from the end, as
+      // the OpenCL fork has them.
       {"kernel_size_nd: [3, 2] stride_nd: [2, 1] pad_nd: [1, 0] dilation: [1, 1] axis: -3",
        {1, 2, 7, 5},
        {1, 2, 4, 4},

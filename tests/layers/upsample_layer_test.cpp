@@ -39,8 +39,8 @@ struct Masked {
   std::vector<double> mask;
 };
 
-// The masks of windows of 2 x 2 that do not overlap; of 3 x 3 with stride 2, which share elements; of no
-// pooling at all, with places far away, one for several values, and values that go nowhere.
+// The masks of windows of 2 x 2 that do not overlap; of 3 x 3 with stride 2, which share elements;
+// of no pooling at all, with places far away, one for several values, and values that go nowhere.
 std::vector<Masked> MaskedCases() {
   Masked windows{"pad_out_w: true", {2, 2, 3, 4}, {2, 2, 6, 7}, {}};
   for (int64_t i = 0; i < 48; ++i) {

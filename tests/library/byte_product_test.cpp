@@ -870,8 +870,8 @@ TEST_P(CodesChannelsLastTest, PoolingEqualsCOrder) {
     int64_t kernel, stride, pad;
   };
   const Method methods[] = {Method::kMax, Method::kAverage};
-  // Devices read 8 channels at once where 8 divides their number; the CPU reads lines of windows with few
-  // channels, in vectors of three sizes.
+  // Devices read 8 channels at once where 8 divides their number; the CPU reads lines of windows
+  // with few channels, in vectors of three sizes.
   std::vector<int64_t> numbers_of_channels{300, 300, 304, 304};
   if (device->host_accessible()) {
     numbers_of_channels.insert(numbers_of_channels.end(), {1, 2, 10, 10, 16, 20, 32, 33, 50, 65});
@@ -880,7 +880,8 @@ TEST_P(CodesChannelsLastTest, PoolingEqualsCOrder) {
     const int64_t channels = numbers_of_channels[i];
     const Method method = methods[i < 4 ? i % 2 : 0];
     std::vector<Window> windows{{3, 2, 0}, {3, 1, 1}, {2, 2, 0}};
-    // On devices each of them is a program. With a stride of 4 the last windows lie beyond the image.
+    // On devices each of them is a program. With a stride of 4 the last windows lie beyond the
+    // image.
     if (device->host_accessible()) {
       windows.insert(windows.end(), {{11, 1, 0}, {13, 1, 6}, {1, 4, 0}});
     }

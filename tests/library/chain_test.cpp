@@ -22,8 +22,8 @@ struct Stage {
   Numbers constants;  // for each constant a value for each channel
 };
 
-// Functions whose arguments stay where they are defined and small. `channels`: affine maps and slopes
-// have other constants in each.
+// Functions whose arguments stay where they are defined and small. `channels`: affine maps and
+// slopes have other constants in each.
 class RandomChain {
  public:
   RandomChain(int seed, int64_t channels) : random_(seed), channels_(channels) {}

@@ -104,8 +104,8 @@ TEST(CodeSumTest, RandomFactorsAndZeroPoints) {
   }
 }
 
-// Factors of 1/2 and 1/4 have sums in the middle of two codes. The others are the limits of a half of
-// a factor, and of shifts.
+// Factors of 1/2 and 1/4 have sums in the middle of two codes. The others are the limits of a half
+// of a factor, and of shifts.
 TEST(CodeSumTest, TiesAndLimits) {
   const int limit = 0x7fff8000;
   for (const int own : {1 << 29, 1 << 28, limit - 1, limit, 0x7fffffff, -0x7fffffff, 0x8000, 0}) {

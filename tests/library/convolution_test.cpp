@@ -161,8 +161,8 @@ TEST(ConvolutionTest, StridePadDilationGroup) {
   Check(Conv(1, 2, {3, 3}, 2, {2, 2}, {1, 1}, {3, 3}));
 }
 
-// A window that is larger than the padded input by less than the stride has one position, as in BVLC's
-// Caffe, where C++ rounds the quotient towards 0. What it sees behind the padding is 0, too.
+// A window that is larger than the padded input by less than the stride has one position, as in
+// BVLC's Caffe, where C++ rounds the quotient towards 0. What it sees behind the padding is 0, too.
 TEST(ConvolutionTest, WindowsThatReachBeyondThePadding) {
   for (const DataType type : {kFloat, kDouble, kHalf, kBfloat16}) {
     for (ConvDescriptor d : {Conv(2, 3, {2, 3}, 4, {3, 5}, {2, 3}),
@@ -187,8 +187,8 @@ TEST(ConvolutionTest, WindowsThatReachBeyondThePadding) {
   EXPECT_EQ(g.output(), Shape{1});
 }
 
-// Images, groups and channels of an odd number of elements: an operand of 16 bits then begins where no
-// float could, and so does what stands for a bias that is not there.
+// Images, groups and channels of an odd number of elements: an operand of 16 bits then begins where
+// no float could, and so does what stands for a bias that is not there.
 TEST(ConvolutionTest, OddCountsOfNarrowTypes) {
   uint32_t state = 17;
   const auto draw = [&state](int64_t first, int64_t last) {
@@ -287,8 +287,8 @@ TEST(ConvolutionTest, Winograd) {
   }
 }
 
-// The direct kernels: several strips of rows, strides that leave columns out, windows in the padding
-// altogether, several outputs of a channel, one axis, types and epilogues.
+// The direct kernels: several strips of rows, strides that leave columns out, windows in the
+// padding altogether, several outputs of a channel, one axis, types and epilogues.
 TEST(ConvolutionTest, Depthwise) {
   for (const ConvDescriptor& d :
        {Conv(2, 3, {70, 90}, 3, {3, 3}, {1, 1}, {1, 1}, {}, 3),
@@ -462,8 +462,8 @@ TEST(ConvolutionTest, CountersAndRepetition) {
   }
 }
 
-// oneDNN, where it is built in, computes these descriptors in every pair of layouts, or in none: it has
-// no kernel of its own for some of them with AVX2 alone.
+// oneDNN, where it is built in, computes these descriptors in every pair of layouts, or in none: it
+// has no kernel of its own for some of them with AVX2 alone.
 TEST(ConvolutionTest, OneDnnTakesBothLayouts) {
   Device* cpu = Runtime::Get().cpu();
   const auto knows = [&](const ConvDescriptor& d) {
@@ -492,8 +492,8 @@ TEST(ConvolutionTest, OneDnnTakesBothLayouts) {
   EXPECT_GE(known, 3 * 4) << "of 6 descriptors in 3 types";
 }
 
-// Forward passes whose x is copied to the order of oneDNN: few channels, over one thread's blocks and
-// over several; points that see padding, with bounds and sums after them.
+// Forward passes whose x is copied to the order of oneDNN: few channels, over one thread's blocks
+// and over several; points that see padding, with bounds and sums after them.
 TEST(ConvolutionTest, OneDnnCopiesItsInput) {
   Device* cpu = Runtime::Get().cpu();
   for (const DataType type : {kFloat, kHalf, kBfloat16}) {
@@ -512,8 +512,8 @@ TEST(ConvolutionTest, OneDnnCopiesItsInput) {
   }
 }
 
-// Windows of one element of half kinds, which oneDNN's rows widen block by block: several blocks and
-// parts of output rows, strides, bounds, and other types of y.
+// Windows of one element of half kinds, which oneDNN's rows widen block by block: several blocks
+// and parts of output rows, strides, bounds, and other types of y.
 TEST(ConvolutionTest, OneDnnWidensBlocksOfPoints) {
   for (const DataType type : {kHalf, kBfloat16}) {
     for (ConvDescriptor d :
@@ -550,8 +550,8 @@ TEST(ConvolutionTest, ThreadsShareChannelsOfSmallImages) {
   }
 }
 
-// Where oneDNN is the fastest: with many products for each element that is converted to NHWC; without
-// conversions almost everywhere; never for gradients.
+// Where oneDNN is the fastest: with many products for each element that is converted to NHWC;
+// without conversions almost everywhere; never for gradients.
 TEST(ConvolutionTest, OneDnnIsPreferredWhereItIsFaster) {
   Device* cpu = Runtime::Get().cpu();
   ConvDescriptor d = Conv(1, 64, {56, 56}, 64, {3, 3}, {}, {1, 1});

@@ -477,8 +477,8 @@ TEST_F(CudaLibrariesTest, MeasureAnOperationOnce) {
   EXPECT_EQ(choices().size(), 2 * first);
 }
 
-// Matrix units would compute float data as TF32. Some engines add in any order, or store partial sums
-// in half.
+// Matrix units would compute float data as TF32. Some engines add in any order, or store partial
+// sums in half.
 TEST(ConvEngineTest, DoesNotUseEnginesThatRoundOrDoNotRepeat) {
   using cudnn::Note;
   const auto may = [](DataType type, std::vector<Note> notes, int64_t window = 3) {

@@ -1,5 +1,5 @@
-// The stages of epilogues: every row of the tables against the definition in double, and bit for bit
-// against the layers that they stand for.
+// The stages of epilogues: every row of the tables against the definition in double, and bit for
+// bit against the layers that they stand for.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,8 +30,8 @@ const TypePair kPairs[] = {{kFloat, kFloat}, {kDouble, kDouble},     {kHalf, kHa
 
 bool Supports(Device* device, DataType type) { return type != kDouble || device->info().fp64; }
 
-// Each structure of stages is a program of its own on devices. There, types other than float have two of
-// them. PoCL, which takes seconds for a program, has each activation behind a sum.
+// Each structure of stages is a program of its own on devices. There, types other than float have
+// two of them. PoCL, which takes seconds for a program, has each activation behind a sum.
 bool Worthwhile(Device* device, const TypePair& types, const Epilogue& epilogue) {
   if (device->host_accessible()) return true;
   const bool sum = epilogue.sum() != nullptr;

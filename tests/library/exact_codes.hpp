@@ -13,7 +13,8 @@
 #include "caffe/library/gemm.hpp"
 #include "library/exact_requantize.hpp"
 
-// Products and convolutions of codes by their definition, in 128-bit arithmetic, and their operands.
+// Products and convolutions of codes by their definition, in 128-bit arithmetic, and their
+// operands.
 namespace caffe::exact {
 
 using test::ExactCode;

@@ -37,8 +37,8 @@ inline int64_t ExactCode(Wide sum, const Requant& factor, bool relu, int64_t zer
   return std::clamp<int64_t>((relu && v < 0 ? 0 : v) + zero, 0, most);
 }
 
-// The same with the factor of a slope for sums below 0, whose multiplier is negative where the slope is,
-// and with bounds in units of the scale.
+// The same with the factor of a slope for sums below 0, whose multiplier is negative where the
+// slope is, and with bounds in units of the scale.
 inline int64_t ExactCode(Wide sum, const Requant& factor, const Requant& negative, double low,
                          double high, int64_t zero, int64_t most) {
   int64_t v = ExactRequantize(sum, factor);

@@ -204,7 +204,8 @@ TEST_F(FallbackTest, TheNextRowIsMadeWhereOneCannotBe) {
   }
 }
 
-// What is added to an output that was half written would be wrong, and so would hiding another error.
+// What is added to an output that was half written would be wrong, and so would hiding another
+// error.
 TEST_F(FallbackTest, OutputsAreNotAddedToTwice) {
   Device* cpu = Runtime::Get().cpu();
   Refuse({.writes = true});

@@ -1,5 +1,5 @@
-// Products of floats by matrix units, or by the loops that stand for them, against their definition in
-// double.
+// Products of floats by matrix units, or by the loops that stand for them, against their definition
+// in double.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -294,8 +294,8 @@ TEST_P(FloatProductTest, EveryTileOfImages) {
   }
 }
 
-// The same for windows: groups of channels, strides, dilation, depths that end within a step, stages,
-// and results in float; one part or two.
+// The same for windows: groups of channels, strides, dilation, depths that end within a step,
+// stages, and results in float; one part or two.
 TEST_P(FloatProductTest, EveryTileOfWindows) {
   const PlainKernels plain;
   std::vector<ConvDescriptor> cases{Window(2, 48, {9, 8}, 140, {3, 2}, {1, 2}, {2, 0}, {2, 1}, 2)};
@@ -321,8 +321,8 @@ TEST_P(FloatProductTest, EveryTileOfWindows) {
   }
 }
 
-// Windows with a patch of images: tiles with parts of several images, strides, dilation, groups, depths
-// that end within a step; one block of channels, or several.
+// Windows with a patch of images: tiles with parts of several images, strides, dilation, groups,
+// depths that end within a step; one block of channels, or several.
 TEST_P(FloatProductTest, EveryTileOfPatches) {
   if (type() == kFloat) GTEST_SKIP() << "half kinds alone have patches";
   const PlainKernels plain;
@@ -483,8 +483,8 @@ TEST_P(FloatProductTest, WindowsOfSingleChannels) {
   CheckConvolution(d, 40, 8);
 }
 
-// Warpgroups compute large results of half kinds; the null device has the instructions of all of its
-// backend.
+// Warpgroups compute large results of half kinds; the null device has the instructions of all of
+// its backend.
 TEST(FloatProduct, ChoosesWarpgroups) {
   for (const DataType type : {kFloat, kHalf, kBfloat16}) {
     MatrixProduct::Problem p;

@@ -142,7 +142,8 @@ TEST(GemmTest, Factors) {
   Check(Product(65, 23, 300, true, false), -2, 0.25);
 }
 
-// Matrices that begin somewhere in a buffer, as parameters do, of shapes that need no copy elsewhere.
+// Matrices that begin somewhere in a buffer, as parameters do, of shapes that need no copy
+// elsewhere.
 TEST(GemmTest, OperandsBehindTheStartOfABuffer) {
   for (const TypePair& pair : kPairs) {
     for (const int64_t size : {37, 256}) {
@@ -181,8 +182,8 @@ TEST(GemmTest, OperandsBehindTheStartOfABuffer) {
   }
 }
 
-// CLBlast needs more room for copies where a matrix is behind the start of its buffer; small products
-// need none. One operator computes with both.
+// CLBlast needs more room for copies where a matrix is behind the start of its buffer; small
+// products need none. One operator computes with both.
 TEST(GemmTest, LargeOperandsBehindTheStartOfABuffer) {
   const GemmDescriptor d = Product(1024, 1024, 1024);
   const auto a = Values(SizeA(d), 1), b = Values(SizeB(d), 2);

@@ -1,5 +1,5 @@
-// Arrays whose channels are neighbours: conversions, pooling, and convolutions of libraries that know
-// kNCHW alone.
+// Arrays whose channels are neighbours: conversions, pooling, and convolutions of libraries that
+// know kNCHW alone.
 #include <algorithm>
 #include <limits>
 

@@ -165,8 +165,8 @@ inline bool ChoosesAlgorithms(const Device* device, const std::string& library) 
   return library == "cudnn" || library == "cublaslt" || library == "converted";
 }
 
-// The same for gradients of weights, which have type `master`. cuDNN may store them in the type of x,
-// `in`, before they are added.
+// The same for gradients of weights, which have type `master`. cuDNN may store them in the type of
+// x, `in`, before they are added.
 inline double GradientTolerance(const Device* device, const std::string& library, DataType in,
                                 DataType master) {
   const bool rounds = device->backend() == "cuda" &&

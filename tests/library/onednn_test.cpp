@@ -1,5 +1,5 @@
-// oneDNN's maximum turns NaN into 0. A convolution that computes ReLU in oneDNN's call must keep NaN.
-// Operands of bfloat16 are widened where the processor multiplies float faster.
+// oneDNN's maximum turns NaN into 0. A convolution that computes ReLU in oneDNN's call must keep
+// NaN. Operands of bfloat16 are widened where the processor multiplies float faster.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -183,8 +183,8 @@ ConvDescriptor Bfloat16(int64_t in, int64_t out, int64_t extent, int64_t kernel,
   return d;
 }
 
-// Which of the two is faster depends on the processor, and is measured once. Noise does not change the
-// ratio, which is rounded to halves.
+// Which of the two is faster depends on the processor, and is measured once. Noise does not change
+// the ratio, which is rounded to halves.
 TEST(OneDnnBfloat16Test, TheFasterProductsArePreferred) {
   Device* device = Runtime::Get().cpu();
   const auto first = [&](const ConvDescriptor& d) {

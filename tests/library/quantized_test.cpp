@@ -228,7 +228,8 @@ TEST(GemmlowpTest, ComputesProductsWhoseSumsFit32Bits) {
   });
 }
 
-// One channel for each shift, with sums of both signs that meet zero, rounding and both saturations.
+// One channel for each shift, with sums of both signs that meet zero, rounding and both
+// saturations.
 TEST_P(QuantizedGemmTest, EveryShiftAndBothSaturations) {
   const auto [device, type] = GetParam();
   const int shifts = 100;

@@ -230,8 +230,8 @@ class RowGroupsTest : public testing::TestWithParam<DeviceType> {
                        std::move(stride), std::move(pad), {}, group);
   }
 
-  // Loops on processors take seconds to compile for each case; those of 16 bits differ from those of
-  // 8 bits in the products only.
+  // Loops on processors take seconds to compile for each case; those of 16 bits differ from those
+  // of 8 bits in the products only.
   bool IsBrief() const { return !device()->info().matrix && type() == kQuant16; }
   int ran_ = 0;  // operators with groups
 

@@ -15,8 +15,8 @@
 namespace caffe {
 namespace {
 
-// Two nets with half copies of one float weight: the first conversion uploads it, the others find it
-// on the device.
+// Two nets with half copies of one float weight: the first conversion uploads it, the others find
+// it on the device.
 TEST(DerivedTest, ThreadsBuildOneAfterAnother) {
   constexpr int kThreads = 4, kRounds = 20;
   NullDevice device;

@@ -28,8 +28,8 @@ std::string PoolingText(const std::string& parameter) {
   return Image() + LayerText("Pooling", "pooling_param { " + parameter + " }");
 }
 
-// 2^40 floats; the weights are small. Nothing that takes part has 4 TiB. The forecast, which has tests of
-// its own, would say so before the allocator.
+// 2^40 floats; the weights are small. Nothing that takes part has 4 TiB. The forecast, which has
+// tests of its own, would say so before the allocator.
 TEST(BadNetTest, OutOfMemoryNamesTheBlobAndWhatTheNetNeeds) {
   const ScopedVariable off("CAFFE_MEMORY_CHECK", "off");
   for (Device* device : TestDevices()) {

@@ -1,5 +1,5 @@
-// Steps in codes that compute several layers: a residual sum behind a convolution, and layers that write
-// their codes into the top of a Concat. Their codes are those of the layers one by one.
+// Steps in codes that compute several layers: a residual sum behind a convolution, and layers that
+// write their codes into the top of a Concat. Their codes are those of the layers one by one.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -86,8 +86,8 @@ class CodeFusionTest : public testing::TestWithParam<DeviceType> {
   const std::string level_ = HostLevel();
 };
 
-// The branch `main` has the weights' size `weight`, so that its range is smaller or larger than that of
-// the residual.
+// The branch `main` has the weights' size `weight`, so that its range is smaller or larger than
+// that of the residual.
 std::string ResidualText(double weight, const std::string& main, const std::string& sum,
                          const std::string& relu) {
   return InputText("data", {2, 5, 9, 7}) + ConvText("short", "data", 24, 1, 0.4) +
@@ -242,8 +242,8 @@ TEST_P(CodeFusionTest, PartsOfSeveralImages) {
   EXPECT_EQ(Codes(*net, "fire"), Codes(*apart, "fire"));
 }
 
-// The ranges of a file are used as they are: a Concat rescales codes of other ranges. The plan follows
-// when ranges change, with and without a new shape of the input.
+// The ranges of a file are used as they are: a Concat rescales codes of other ranges. The plan
+// follows when ranges change, with and without a new shape of the input.
 TEST_P(CodeFusionTest, ThePlanFollowsTheRanges) {
   const NetParameter tied = Calibrated(JoinText(1));
   NetParameter apart = tied;

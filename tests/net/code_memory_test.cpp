@@ -75,8 +75,8 @@ TEST_P(CodeMemoryTest, TablesCount) {
   EXPECT_EQ(net->memory_needs().derived, 6 * table);
 }
 
-// Codes of a deconvolution have one scale in a file; they are brought into its order, and the file's
-// scale is used for each channel.
+// Codes of a deconvolution have one scale in a file; they are brought into its order, and the
+// file's scale is used for each channel.
 TEST_P(CodeMemoryTest, DeconvolutionsTakeStoredCodes) {
   const auto exact = MakeNet(TypeText(kFloat) + kDeconvolved, Runtime::Get().cpu());
   exact->set_observe(true);

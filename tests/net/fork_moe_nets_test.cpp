@@ -1,5 +1,5 @@
-// The mixtures of experts of the OpenCL fork's examples, in its form: nested nets with Input layers,
-// one net per expert, the noisy gate, and the regulariser outside.
+// The mixtures of experts of the OpenCL fork's examples, in its form: nested nets with Input
+// layers, one net per expert, the noisy gate, and the regulariser outside.
 #include <cmath>
 
 #include "caffe/device/runtime.hpp"

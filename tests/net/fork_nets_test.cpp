@@ -1,6 +1,6 @@
-// Small nets with the spellings of popular forks and of Caffe's own examples, one for each construct:
-// parsed as files are, run on every device, and their gradients compared with differences.
-// tests/net/vision_nets_test.cpp has more constructs of detection and segmentation.
+// Small nets with the spellings of popular forks and of Caffe's own examples, one for each
+// construct: parsed as files are, run on every device, and their gradients compared with
+// differences. tests/net/vision_nets_test.cpp has more constructs of detection and segmentation.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Nets in which layers work in place: values and gradients are those of the net in which every layer
-// has a top of its own, and blobs look as if there were one memory for each name.
+// Nets in which layers work in place: values and gradients are those of the net in which every
+// layer has a top of its own, and blobs look as if there were one memory for each name.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -240,7 +240,8 @@ TEST_P(InPlaceTest, EachReaderGetsTheVersionOfItsTime) {
   EXPECT_EQ(Values(*net, "ip"), before);
 }
 
-// Sigmoid needs its top, which Power and Exp would overwrite. For all that users see there is one blob.
+// Sigmoid needs its top, which Power and Exp would overwrite. For all that users see there is one
+// blob.
 const char* const kChain =
     "layer { name: 'first' type: 'Sigmoid' bottom: 'ip' top: 'ip' } "
     "layer { name: 'second' type: 'Power' bottom: 'ip' top: 'ip' power_param { scale: 4 shift: -1 "

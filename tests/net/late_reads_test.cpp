@@ -1,5 +1,6 @@
-// Blobs that a forward did not keep have its values when they are read, whatever has changed since, and
-// reading one changes no other. Inputs stay as the caller wrote them, also if layers work in place.
+// Blobs that a forward did not keep have its values when they are read, whatever has changed since,
+// and reading one changes no other. Inputs stay as the caller wrote them, also if layers work in
+// place.
 #include <gtest/gtest.h>
 
 #include "caffe/device/runtime.hpp"

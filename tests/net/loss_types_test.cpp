@@ -1,5 +1,5 @@
-// Losses and accuracies are float in nets of narrow types: a sum may exceed 65,504, and bfloat16 has
-// three digits.
+// Losses and accuracies are float in nets of narrow types: a sum may exceed 65,504, and bfloat16
+// has three digits.
 #include <cmath>
 
 #include "caffe/device/runtime.hpp"

@@ -195,7 +195,8 @@ TEST(MemoryPlanTest, NothingIsOverwrittenInRandomPlans) {
   }
 }
 
-// Step i writes buffer i, which some of the next steps read, as in nets with shortcuts and branches.
+// Step i writes buffer i, which some of the next steps read, as in nets with shortcuts and
+// branches.
 TEST(MemoryPlanTest, NothingIsOverwrittenInNetsWithShortcuts) {
   std::mt19937 random(3);
   int64_t sum_of_buffers = 0, sum_of_arenas = 0;

@@ -452,8 +452,8 @@ TEST(MoeNestingTest, AMoeInAnLstm) {
   CheckGradients(net.get(), 1e-5, 1e-6, [&] { return Values(*net, "loss")[0]; });
 }
 
-// Calibrated in float, then in codes: the experts are integer layers under a float gate. Experts that
-// compute together have ranges of other names than experts that compute apart.
+// Calibrated in float, then in codes: the experts are integer layers under a float gate. Experts
+// that compute together have ranges of other names than experts that compute apart.
 TEST_P(MoeNetTest, ExpertsInCodes) {
   const auto [device, type] = GetParam();
   if (type != kFloat) return;

@@ -10,8 +10,8 @@
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
 
-// A net that goes to another device and back goes on as one that stays where it is: layers keep what
-// the user and the iterations before put into them.
+// A net that goes to another device and back goes on as one that stays where it is: layers keep
+// what the user and the iterations before put into them.
 namespace caffe {
 namespace {
 

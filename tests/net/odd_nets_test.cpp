@@ -1,5 +1,5 @@
-// Nets that are correct but odd, or that ask for more than any machine has: they run, or an error says
-// at once what is wrong.
+// Nets that are correct but odd, or that ask for more than any machine has: they run, or an error
+// says at once what is wrong.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -135,8 +135,8 @@ TEST(OddNetsTest, TheGateIsComparedWithTheNumberOfExperts) {
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
 }
 
-// Extents whose product is 0 or overflows, and parameters at the limits of their types: an error, or a
-// net that runs, within a second and without memory.
+// Extents whose product is 0 or overflows, and parameters at the limits of their types: an error,
+// or a net that runs, within a second and without memory.
 TEST(OddNetsTest, HugeParametersTakeNeitherMemoryNorTime) {
   const std::string layers[] = {
       "Convolution' convolution_param { num_output: 4294967295 kernel_size: 1 }",

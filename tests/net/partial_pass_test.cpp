@@ -8,8 +8,8 @@
 #include "support/layer_tester.hpp"
 #include "support/text.hpp"
 
-// Forward and Backward over some of the layers use the values that a caller wrote to a blob, also if
-// casts and splits were inserted around it.
+// Forward and Backward over some of the layers use the values that a caller wrote to a blob, also
+// if casts and splits were inserted around it.
 namespace caffe {
 namespace {
 

@@ -117,8 +117,8 @@ TEST(PlanTest, CoefficientsOfASum) {
   EXPECT_EQ(shift[0], 0);
 }
 
-// Behind a sum of codes there may be ReLU alone, and the own term has no coefficient: both would change
-// codes.
+// Behind a sum of codes there may be ReLU alone, and the own term has no coefficient: both would
+// change codes.
 TEST(PlanTest, SumsOfCodes) {
   const auto steps = [](std::vector<double> coefficients, ElementFunction activation) {
     std::vector<PlanNode> nodes{Plain("data", {}, {0, 1}), Conv("conv", 0, 2),
@@ -308,7 +308,8 @@ TEST(PlanTest, SumsOfAChain) {
             "data relu pool sum");
   EXPECT_EQ(Steps({data, relu, Plain("change", {1}, {1}), Sum("sum", {6, 1}, 7)}),
             "data relu change sum");
-  // A convolution computes the sum if the chain is the earlier branch; a chain if it is the later one.
+  // A convolution computes the sum if the chain is the earlier branch; a chain if it is the later
+  // one.
   EXPECT_EQ(Steps({data, relu, Conv("conv", 1, 8), Sum("sum", {6, 8}, 7)}), "data relu conv+sum");
   EXPECT_EQ(Steps({data, Conv("conv", 1, 8), relu, Sum("sum", {8, 6}, 7)}), "data conv relu+sum");
   // At most four.
@@ -355,8 +356,8 @@ TEST(PlanTest, LayoutsOfChains) {
   EXPECT_EQ(layouts(lrn, Scale("b", 2, 3)), "NHWC NHWC* 2");
 }
 
-// "conv 0 > 1n; 1n > 1": arrays that are read and written. Those in kNHWC end with n; diffs begin with
-// d. A conversion has no name.
+// "conv 0 > 1n; 1n > 1": arrays that are read and written. Those in kNHWC end with n; diffs begin
+// with d. A conversion has no name.
 std::string ArraysOf(const std::vector<PlanNode>& nodes, const PlanOptions& options) {
   const Plan plan = Plan::Make(nodes, options);
   std::string text;
@@ -403,8 +404,8 @@ TEST(PlanTest, ConversionsAreSteps) {
             "data > 0; conv 0 > 1; split 1 > 2 3; pool 2 > 4; lrn 3 > 5; ip 4 > 6; end 5 6 > 7; ");
 }
 
-// In training, steps use kNHWC if their layers have a backward pass in it. Diffs are converted to the
-// layout in which the step that wrote the blob reads them.
+// In training, steps use kNHWC if their layers have a backward pass in it. Diffs are converted to
+// the layout in which the step that wrote the blob reads them.
 TEST(PlanTest, LayoutsOfTraining) {
   PlanNode conv = Plain("conv", {0}, {1}), split = Plain("split", {1}, {2, 3});
   conv.facts.layouts = {.nhwc = true, .prefers_nhwc = true, .reads_nchw = true, .trains = true};

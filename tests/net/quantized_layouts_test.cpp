@@ -1,5 +1,5 @@
-// Codes with channels last between the layers of a net on the CPU: equal to those of a plan in C order,
-// at the lowest instruction level.
+// Codes with channels last between the layers of a net on the CPU: equal to those of a plan in C
+// order, at the lowest instruction level.
 #include <algorithm>
 #include <set>
 

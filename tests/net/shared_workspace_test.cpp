@@ -102,8 +102,8 @@ INSTANTIATE_TEST_SUITE_P(All, SharedWorkspaceTest,
                          testing::ValuesIn(DevicesAndTypes({kFloat, kHalf})),
                          [](const auto& info) { return TestName(info.param); });
 
-// On the CPU narrow weights are widened, and Winograd's windows transformed, when they change: a warm
-// forward of half types launches nothing for weights. Fewer rows read narrow weights.
+// On the CPU narrow weights are widened, and Winograd's windows transformed, when they change: a
+// warm forward of half types launches nothing for weights. Fewer rows read narrow weights.
 TEST(PreparedWeightsTest, NarrowWeightsAreWidenedOnce) {
   Device* cpu = Runtime::Get().cpu();
   const auto launches = [&](bool written) {
@@ -148,7 +148,8 @@ TEST(PreparedWeightsTest, StepsOfARecurrentLayerShareThem) {
       for (const DataTypeProto data_type : {CAFFE_FLOAT, CAFFE_BFLOAT16}) {
         const int64_t bytes = derived(type, phase, data_type, 6);
         EXPECT_GE(bytes, 32 * 32 * 2) << type << " " << phase << " " << data_type;
-        // The product of all steps with the input has too many rows for the libraries packed and rows.
+        // The product of all steps with the input has too many rows for the libraries packed and
+        // rows.
         EXPECT_EQ(bytes, derived(type, phase, data_type, 4)) << type << " " << phase;
       }
     }

@@ -17,7 +17,8 @@ std::string LayerText(const std::string& type, const std::string& name, const st
          "' " + more + " } ";
 }
 
-// A window of 5 x 5 for which no algorithm transforms the weights; 4 outputs of the input's extents.
+// A window of 5 x 5 for which no algorithm transforms the weights; 4 outputs of the input's
+// extents.
 std::string ConvText(const std::string& name) {
   return LayerText("Convolution", name, "data", name,
                    "convolution_param { num_output: 4 kernel_size: 5 pad: 2 "
@@ -228,8 +229,9 @@ TEST_P(QuantizedStepInfoTest, CodesAndTheirFactors) {
                      "weight_filler { type: 'uniform' min: -0.4 max: 0.4 } }") +
            LayerText("ReLU", "relu", "conv", "relu") + InnerProductText("ip", "relu", 3));
   net->UsePlaceholderRanges();
-  // Each channel has a bias of 8 bytes, and multiplier and shift of 4. Weights are packed for matrix
-  // units, and those of one byte for the CPU's instructions, with zeros that fill a register.
+  // Each channel has a bias of 8 bytes, and multiplier and shift of 4. Weights are packed for
+  // matrix units, and those of one byte for the CPU's instructions, with zeros that fill a
+  // register.
   const auto expect_bytes = [&](const StepInfo& step, int64_t blobs, int64_t weights,
                                 int64_t channels) {
     const int64_t rest = blobs + channels * 16;

@@ -41,8 +41,8 @@ std::string PoolText(const std::string& name, const std::string& bottom, const s
   return LayerText("Pooling", name, {bottom}, name, "pooling_param { " + more + " }");
 }
 
-// A block of ResNet between poolings, and a branch through layers that know C order only. 9 channels
-// are a span and one more; 41 images are several rows of each work item.
+// A block of ResNet between poolings, and a branch through layers that know C order only. 9
+// channels are a span and one more; 41 images are several rows of each work item.
 std::string NetText() {
   return InputText("data", {41, 3, 8, 7}) + InputText("label", {41}) +
          ConvText("conv1", "data", 9) + NormText("conv1", true) +

@@ -1,5 +1,5 @@
-// The constructs of nets for detection and segmentation that forks of Caffe made popular, forward and
-// backward, on every device and in every float kind.
+// The constructs of nets for detection and segmentation that forks of Caffe made popular, forward
+// and backward, on every device and in every float kind.
 #include <gtest/gtest.h>
 
 #include <algorithm>

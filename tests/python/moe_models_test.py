@@ -90,7 +90,8 @@ def test_caffenet_moe_trains():
     assert set(losses) == {'loss'} and 0 < losses['loss'] < 100
     for name in ('conv1', 'fc8'):
         assert np.abs(net.params[name][0].diff).max() > 0, name
-    # A first convolution for the gating net and for each expert; the chosen ones hear from the loss.
+    # A first convolution for the gating net and for each expert; the chosen ones hear from the
+    # loss.
     moved = [np.abs(blob.diff).max() > 0 for blob in net.params['moe'][8::12]]
     assert len(moved) == 16 and 4 <= sum(moved) <= 8
 

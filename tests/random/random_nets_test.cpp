@@ -1,6 +1,6 @@
-// Random nets and random scripts. A net runs as users run it: steps of several layers, layers in place,
-// memory that blobs share, blobs that are computed when they are read. Another net computes the same
-// layer by layer, each layer with tops of its own. README.md says how to run more cases.
+// Random nets and random scripts. A net runs as users run it: steps of several layers, layers in
+// place, memory that blobs share, blobs that are computed when they are read. Another net computes
+// the same layer by layer, each layer with tops of its own. README.md says how to run more cases.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -118,7 +118,8 @@ class Trial {
     }
   }
 
-  // As in BVLC Caffe, the top of Flatten, Reshape, Split and Concat may be the memory of their bottom.
+  // As in BVLC Caffe, the top of Flatten, Reshape, Split and Concat may be the memory of their
+  // bottom.
   void ForgetViewsOf(const BlobBase& blob) {
     for (const auto& other : net_->blobs()) {
       if (other->data_memory() == blob.data_memory()) expected_.erase(other->name());
@@ -394,8 +395,8 @@ class Trial {
     return false;
   }
 
-  // Whether everything that the layers before `start` write is read up to `start`, so that the diffs
-  // of start's tops are all that a backward pass from there needs.
+  // Whether everything that the layers before `start` write is read up to `start`, so that the
+  // diffs of start's tops are all that a backward pass from there needs.
   bool Divides(int start) const {
     for (int i = 0; i < start; ++i) {
       for (const std::string& version : random_.layers[i].written) {

@@ -245,8 +245,8 @@ TEST(SolverTest, ScoresThatAreNotFiniteAreSaidOnce) {
   }
 }
 
-// Gradients of half beyond 65504 are infinite: with a constant scale the weights stay what they were,
-// and a warning names the setting. Once the targets are small again training goes on.
+// Gradients of half beyond 65504 are infinite: with a constant scale the weights stay what they
+// were, and a warning names the setting. Once the targets are small again training goes on.
 TEST(SolverTest, AConstantLossScaleThatIsTooLargeIsSaidAndHarmsNothing) {
   for (Device* device : TestDevices()) {
     SolverParameter parameter =

@@ -1,7 +1,7 @@
 // A warm forward on the CPU allocates nothing, takes no mutex and looks nothing up by name, except
-// inside calls of libraries that do so. This file replaces `operator new`, pthread_mutex_lock, memcmp,
-// getenv, the hash function of strings, cblas_sgemm and dnnl_primitive_execute of this executable, and
-// of the libraries that it loads, by functions that count.
+// inside calls of libraries that do so. This file replaces `operator new`, pthread_mutex_lock,
+// memcmp, getenv, the hash function of strings, cblas_sgemm and dnnl_primitive_execute of this
+// executable, and of the libraries that it loads, by functions that count.
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -31,8 +31,8 @@ std::atomic<int64_t> allocations{0}, locks{0}, names{0}, onednn_calls{0};
 // Inside a call of oneDNN or OpenBLAS, with the threads that it uses.
 std::atomic<int> in_library{0}, in_onednn{0};
 std::atomic<int64_t> onednn_bytes{0};  // that oneDNN allocates
-// The thread of the test and those of OpenMP. OpenBLAS's own threads take mutexes before they sleep,
-// some time after a call.
+// The thread of the test and those of OpenMP. OpenBLAS's own threads take mutexes before they
+// sleep, some time after a call.
 thread_local bool computes = false;
 
 bool IsOurs() { return computes && counting.load(std::memory_order_relaxed) && in_library == 0; }

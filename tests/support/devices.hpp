@@ -31,8 +31,8 @@ std::vector<DeviceType> DevicesAndTypes(const std::vector<DataType>& types);
 // every device, and EveryBodyOnOpenCl builds every kernel in every kind. CAFFE_TEST_EVERY_TYPE=1
 // runs all kinds everywhere.
 std::vector<DeviceType> DevicesAndFloats();
-// The same for tests of nets, whose kernels the tests of layers run in other types: float alone where
-// CompilesSlowly.
+// The same for tests of nets, whose kernels the tests of layers run in other types: float alone
+// where CompilesSlowly.
 std::vector<DeviceType> DevicesAndFloatsOfNets();
 // Whether DevicesAndFloats has this type on the device.
 bool IsTested(const Device& device, DataType type);

@@ -11,8 +11,8 @@
 
 namespace caffe {
 
-// Computes on the CPU, with guard zones before and after every buffer: writes beyond a buffer, by up
-// to kGuard bytes, are found.
+// Computes on the CPU, with guard zones before and after every buffer: writes beyond a buffer, by
+// up to kGuard bytes, are found.
 class GuardedDevice final : public KeepingDevice {
  public:
   static constexpr int64_t kGuard = 64 << 10;

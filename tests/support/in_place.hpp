@@ -10,8 +10,8 @@ struct InPlaceResult {
   std::vector<double> data, diff;  // of the one blob, after forward and after backward
 };
 
-// The tester's layer once more, with a copy of bottom 0 as its top, and the diff of the tester's top.
-// Further bottoms stay what they are, and get no gradient.
+// The tester's layer once more, with a copy of bottom 0 as its top, and the diff of the tester's
+// top. Further bottoms stay what they are, and get no gradient.
 inline InPlaceResult RunInPlace(LayerTester& tester, int bottoms = 1) {
   const auto blob = MakeBlob(tester.bottom().type(), tester.bottom().device(),
                              tester.bottom().shape(), "in place");

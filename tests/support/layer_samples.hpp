@@ -20,8 +20,8 @@ struct LayerSample {
 // Whether layers of this type compute only in a net: composite layers, and those of their nets.
 bool NeedsNet(const std::string& type);
 
-// At least one of every other type that the library registers; several where parameters decide about facts
-// or about what Backward reads.
+// At least one of every other type that the library registers; several where parameters decide
+// about facts or about what Backward reads.
 const std::map<std::string, std::vector<LayerSample>>& LayerSamples();
 
 }  // namespace caffe

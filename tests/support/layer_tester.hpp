@@ -58,7 +58,8 @@ class LayerTester {
 // `count` numbers in (-1, 1), multiples of 1/128 without 0, that depend on the seed only.
 std::vector<double> TestNumbers(int64_t count, uint64_t seed);
 
-// Adds a test failure for the first element that is further away than tolerance * max(1, |expected|).
+// Adds a test failure for the first element that is further away than tolerance * max(1,
+// |expected|).
 void ExpectNear(const std::vector<double>& actual, const std::vector<double>& expected,
                 double tolerance, const std::string& what);
 

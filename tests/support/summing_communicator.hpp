@@ -11,8 +11,8 @@
 
 namespace caffe {
 
-// The communicators of replicas that one thread trains on one device. What the last rank enqueues sums
-// the arrays of all ranks, in their order.
+// The communicators of replicas that one thread trains on one device. What the last rank enqueues
+// sums the arrays of all ranks, in their order.
 class SummingGroup {
  public:
   explicit SummingGroup(int size) {

@@ -40,7 +40,7 @@ def parse_arguments():
     return parser.parse_args()
 
 
-# --- The sides: each work is a function that computes once. ----------------------------------------
+# --- The sides: each work is a function that computes once. ---------------------------------------
 
 def our_work(work):
     sys.path[:0] = [os.path.join(ROOT, 'python')]
@@ -178,7 +178,7 @@ def worker(arguments):
         print(json.dumps(times), flush=True)
 
 
-# --- The report ------------------------------------------------------------------------------------
+# --- The report -----------------------------------------------------------------------------------
 
 class Side:
     def __init__(self, name, work, arguments, cores):

@@ -53,7 +53,7 @@ def fixed_batch(size):
     return images, np.arange(size) % 10
 
 
-# --- The sides: each gives (facts, step), where step(n) trains and returns the last loss. ----------
+# --- The sides: each gives (facts, step), where step(n) trains and returns the last loss. ---------
 
 def make_ours(arguments):
     sys.path[:0] = [os.path.join(ROOT, 'python'), os.path.join(ROOT, 'models', 'lenet')]

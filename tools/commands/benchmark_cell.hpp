@@ -48,8 +48,8 @@ struct BenchmarkSettings {
   bool plain = false;  // measure plain_memory, too
 };
 
-// A model in float. Without files, weights are random, and so that values neither vanish nor grow from
-// layer to layer. If the files have no ranges, those of random inputs are observed.
+// A model in float. Without files, weights are random, and so that values neither vanish nor grow
+// from layer to layer. If the files have no ranges, those of random inputs are observed.
 class BenchmarkModel {
  public:
   // `model` is a prototxt, or a name: models/NAME/deploy.prototxt or models/NAME/NAME.prototxt.
@@ -61,8 +61,8 @@ class BenchmarkModel {
   // The model in a type and with a batch size, with constant fillers.
   NetParameter Typed(DataType type, int64_t batch) const;
   const NetParameter& weights() const { return *weights_; }
-  // The weights as a file for a net of this type has them: see PackParameters. For types of users they
-  // are float.
+  // The weights as a file for a net of this type has them: see PackParameters. For types of users
+  // they are float.
   const NetParameter& WeightsIn(DataType type) const;
   bool random_ranges() const { return random_ranges_; }
 

@@ -18,8 +18,8 @@ struct IdxFile {
   const char* item(int64_t index, int64_t size) const { return &bytes[begin + index * size]; }
 };
 
-// Reads a file, which may be gzipped. Throws if its kind is another one or if it does not have exactly
-// the elements that its header announces.
+// Reads a file, which may be gzipped. Throws if its kind is another one or if it does not have
+// exactly the elements that its header announces.
 IdxFile ReadIdx(const std::string& path, IdxKind kind);
 
 }  // namespace caffe

@@ -6,9 +6,9 @@
 
 namespace caffe {
 
-// While it exists, everything that is written to the stream is Printable: names from files, in tables
-// and in JSON, cannot change a terminal. Lines are passed on when they end or when the stream is
-// flushed.
+// While it exists, everything that is written to the stream is Printable: names from files, in
+// tables and in JSON, cannot change a terminal. Lines are passed on when they end or when the
+// stream is flushed.
 class PrintableOutput final : public std::streambuf {
  public:
   explicit PrintableOutput(std::ostream* stream);

@@ -80,8 +80,8 @@ void AddVisionFamilies(std::vector<Family>* all) {
   }
 }
 
-// Item t of the first axis is step t of the sequences. cont has numbers between 0 and 1. The weights of
-// RNN are constant: those of a type would depend on the casts in its net.
+// Item t of the first axis is step t of the sequences. cont has numbers between 0 and 1. The
+// weights of RNN are constant: those of a type would depend on the casts in its net.
 void AddRecurrentFamilies(std::vector<Family>* all) {
   const std::string cont =
       "layer { name: 'cont' type: 'DummyData' top: 'cont' dummy_data_param { shape { dim: 3 dim: 4 "
@@ -98,8 +98,8 @@ void AddRecurrentFamilies(std::vector<Family>* all) {
   add("GRU", kWeights);
 }
 
-// Both experts are selected: which ones have the largest probabilities could depend on rounding. The
-// weights are constant, as those of RNN.
+// Both experts are selected: which ones have the largest probabilities could depend on rounding.
+// The weights are constant, as those of RNN.
 std::string MixtureOfExperts() {
   const std::string input =
       "layer { name: 'in' type: 'Input' top: 'in' input_param { shape { dim: 1 dim: 70 } } } ";
@@ -115,8 +115,9 @@ std::string MixtureOfExperts() {
                           "} expert_instances: 2 select_experts: 2 }");
 }
 
-// The largest numbers of a type, infinities, NaN and the smallest number, at some places of the first
-// item. The largest ones are apart from each other, so that sums do not depend on their order.
+// The largest numbers of a type, infinities, NaN and the smallest number, at some places of the
+// first item. The largest ones are apart from each other, so that sums do not depend on their
+// order.
 void PutExtremes(DataType type, int64_t item, std::vector<double>* values) {
   const double largest = type == kHalf       ? 65504
                          : type == kBfloat16 ? 0x1.fep127
@@ -186,8 +187,8 @@ std::vector<Family> Families() {
   reduction("Reduction, ASUM", "ASUM");
   reduction("Reduction, SUMSQ", "SUMSQ");
   reduction("Reduction, MEAN", "MEAN");
-  // These layers have the type of their bottom; in quantized nets the input is float, the pooling is
-  // not.
+  // These layers have the type of their bottom; in quantized nets the input is float, the pooling
+  // is not.
   const auto moves = [&all](const char* type, const std::string& parameter,
                             const std::string& more = "", const std::string& bottom = "") {
     all.push_back({type, kImages,

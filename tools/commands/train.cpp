@@ -25,7 +25,8 @@ void CheckFiles(const SolverParameter& solver) {
   for (const std::string& net : solver.test_net()) ReadNetFile(net, &lines);
 }
 
-// The value, quoted for a shell. Bash and zsh read $'\\x1b' as the byte, which a terminal would obey.
+// The value, quoted for a shell. Bash and zsh read $'\\x1b' as the byte, which a terminal would
+// obey.
 std::string Quoted(const std::string& value) {
   const bool plain =
       !value.empty() &&

@@ -13,11 +13,11 @@ namespace caffe {
 // The inputs of a net for one forward.
 struct Batch {
   std::map<std::string, std::vector<float>> values;  // by blob
-  // The shapes of the values, where they are known. Images may differ from the net's input in height
-  // and width; the input is then reshaped.
+  // The shapes of the values, where they are known. Images may differ from the net's input in
+  // height and width; the input is then reshaped.
   std::map<std::string, Shape> shapes;
-  // One for each item, or for each position of the scores; -1: unknown. Empty: all are unknown, or they
-  // are an input of the net.
+  // One for each item, or for each position of the scores; -1: unknown. Empty: all are unknown, or
+  // they are an input of the net.
   std::vector<float> labels;
   Shape labels_shape;  // for messages
   // Images by their own height and width, so that exchanged ones are allowed.

@@ -14,8 +14,8 @@ std::vector<float> RealValues(const BlobBase& blob);
 Shape InputShape(const Net& net, int blob);
 // Whether an input of the batch has images of another height or width than the net's.
 bool HasOtherSizes(const Batch& batch, const Net& net);
-// Writes the inputs of a net, and runs it. They have the shapes of its parameter, or those of the batch,
-// if this has images of another size. A short batch is repeated.
+// Writes the inputs of a net, and runs it. They have the shapes of its parameter, or those of the
+// batch, if this has images of another size. A short batch is repeated.
 void Forward(const Batch& batch, Net* net);
 // Infinite without noise, NaN if one of them is NaN.
 double Decibels(double signal, double noise);

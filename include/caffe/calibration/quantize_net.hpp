@@ -33,8 +33,8 @@ struct QuantizeOptions {
   // data change least (Nagel et al. 2020, "Up or Down? Adaptive Rounding for Post-Training
   // Quantization"), instead of the nearest code. A layer for which that is not better keeps these.
   bool adaround = false;
-  // Makes each range narrower or wider as long as that lowers the noise of the scores on two batches of
-  // the calibration data. It takes some forwards of the quantized net for each blob.
+  // Makes each range narrower or wider as long as that lowers the noise of the scores on two
+  // batches of the calibration data. It takes some forwards of the quantized net for each blob.
   bool tune_ranges = false;
   // Scales the channels of blobs between layers with weights, so that large and small channels use
   // the codes equally (Nagel et al. 2019, section 4.1). The float net computes the same.
@@ -70,8 +70,8 @@ struct LayerReport {
   double clipped_percent = 0;
   // Signal to noise in dB against the float net: of this layer's own quantization, which is the
   // rounding of its blob and of its weights, and of all layers up to this one. Infinite if equal.
-  // NaN, as is the cosine, if there is no value to compare, or if one of the nets has an infinity or
-  // NaN where the other has none.
+  // NaN, as is the cosine, if there is no value to compare, or if one of the nets has an infinity
+  // or NaN where the other has none.
   double own_snr = 0, snr = 0;
   double cosine = 1;  // of all elements
   // How many values were compared, and how many of them are infinite or NaN in one of the nets.
@@ -89,8 +89,9 @@ struct QuantizeReport {
   std::string given_weights;
   int64_t calibration_items = 0, held_out_items = 0;
   std::vector<LayerReport> layers;  // the smallest own_snr first
-  // Percentages of the positions of the held-out items: an item is one position, or has one for each
-  // pixel or time step. Empty without labels or without scores of classes, and no_top1 says why.
+  // Percentages of the positions of the held-out items: an item is one position, or has one for
+  // each pixel or time step. Empty without labels or without scores of classes, and no_top1 says
+  // why.
   std::string scores, no_top1;
   std::optional<double> float_top1, quantized_top1, agreement;
   int64_t positions = 0, labels = 0;  // that were compared
@@ -112,10 +113,10 @@ struct QuantizedNet {
   QuantizeReport report;
 };
 
-// A reader of the data layers of a net in phase TEST. `model` must have no Input layer. It ends where a
-// data layer begins again, so that held-out batches have other records than those of the calibration:
-// layers with HasRecords say how many they have; of other ones, such as Python layers, a batch ends the
-// data if all its items were read before.
+// A reader of the data layers of a net in phase TEST. `model` must have no Input layer. It ends
+// where a data layer begins again, so that held-out batches have other records than those of the
+// calibration: layers with HasRecords say how many they have; of other ones, such as Python layers,
+// a batch ends the data if all its items were read before.
 class DataLayerBatches {
  public:
   // `source`, if it is not null, is a net of this model that outlives the reader: MemoryData layers
@@ -125,8 +126,8 @@ class DataLayerBatches {
   bool Read(int64_t index, Batch* batch);
   // The number of batches, of which the last may have fewer items; -1 if it is unknown or endless.
   int64_t batches() const;
-  // Divides the batches into those to calibrate with and those to compare: half of a short source, if
-  // the number to calibrate with is a default. Throws if none are left to compare.
+  // Divides the batches into those to calibrate with and those to compare: half of a short source,
+  // if the number to calibrate with is a default. Throws if none are left to compare.
   void Divide(bool default_number, QuantizeOptions* options) const;
 
  private:
@@ -134,7 +135,8 @@ class DataLayerBatches {
   std::shared_ptr<State> state_;
 };
 
-// The blob of the net's only input of 4 axes and its shape, for images; throws if there are several.
+// The blob of the net's only input of 4 axes and its shape, for images; throws if there are
+// several.
 std::string ImageInput(const NetParameter& model, std::vector<int64_t>* shape);
 // Whether the net reads its data by itself.
 bool HasDataLayers(const NetParameter& model);
@@ -145,7 +147,8 @@ QuantizedNet QuantizeNet(const NetParameter& model, const NetParameter& weights,
                          const BatchReader& read, const QuantizeOptions& options);
 
 // Writes PREFIX.caffemodel, PREFIX.prototxt, PREFIX.json and PREFIX.html. Existing files are
-// replaced only when all are complete. CheckResults (io/input_files.hpp) is for use before the work.
+// replaced only when all are complete. CheckResults (io/input_files.hpp) is for use before the
+// work.
 std::vector<std::string> QuantizedNetExtensions();
 void WriteQuantizedNet(const QuantizedNet& net, const std::string& prefix);
 

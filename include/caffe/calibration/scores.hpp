@@ -34,10 +34,10 @@ struct Scores {
 // T and N of the first recurrent layer, whose bottom 0 has shape (T, N, …).
 std::optional<std::pair<int64_t, int64_t>> Sequences(const Net& net);
 
-// `wanted`, or, if it is empty, the scores that count: those of the last loss or Accuracy with labels of
-// classes; otherwise the top of the last Softmax, or the bottom of the last ArgMax, that makes an output;
-// otherwise the last output with several elements along axis 1 (axis 2 if axes 0 and 1 are time steps
-// and sequences). There are none if the net has only losses of other kinds.
+// `wanted`, or, if it is empty, the scores that count: those of the last loss or Accuracy with
+// labels of classes; otherwise the top of the last Softmax, or the bottom of the last ArgMax, that
+// makes an output; otherwise the last output with several elements along axis 1 (axis 2 if axes 0
+// and 1 are time steps and sequences). There are none if the net has only losses of other kinds.
 Scores FindScores(const Net& net, const std::string& wanted);
 
 // Positions of scores [outer, classes, inner] after a forward, of which the first count.
@@ -56,9 +56,9 @@ std::vector<Answer> AnswersOf(const Net& net, const Scores& scores, const Positi
 // The label that stands for "unknown" where the caller gives labels.
 constexpr int kUnknownLabel = -1;
 
-// The labels of the positions that count: those of the batch, or those in the blob of the net after a
-// forward. Empty: there are none. Throws if they do not fit the scores: their number, and values that are
-// neither a class, nor the label to ignore, nor, if the caller gives them, kUnknownLabel.
+// The labels of the positions that count: those of the batch, or those in the blob of the net after
+// a forward. Empty: there are none. Throws if they do not fit the scores: their number, and values
+// that are neither a class, nor the label to ignore, nor, if the caller gives them, kUnknownLabel.
 std::vector<float> LabelsOf(const Net& net, const Scores& scores, const Positions& positions,
                             const Batch& batch, int64_t index);
 

@@ -7,9 +7,10 @@
 
 namespace caffe {
 
-// The steps of QuantizeNet: values, and functions that make each value from those before it. A value
-// does not change after it is made; only the blobs of its nets do. Layers are indices in
-// FloatNet::model; the nets and the weights that are made of it have the same ones. Names may repeat.
+// The steps of QuantizeNet: values, and functions that make each value from those before it. A
+// value does not change after it is made; only the blobs of its nets do. Layers are indices in
+// FloatNet::model; the nets and the weights that are made of it have the same ones. Names may
+// repeat.
 
 class CheckedBatches;
 class NetParameter;

@@ -17,8 +17,8 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
-// Runs `work`. If the C++ library has no memory for it, the error names `what`, for example a file: a
-// text, or, where making one would cost each call something, a function that returns it.
+// Runs `work`. If the C++ library has no memory for it, the error names `what`, for example a file:
+// a text, or, where making one would cost each call something, a function that returns it.
 template <class What, class Work> decltype(auto) NamingMemory(const What& what, const Work& work) {
   const auto text = [&]() -> std::string {
     if constexpr (std::is_invocable_v<const What&>) {

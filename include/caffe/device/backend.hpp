@@ -12,8 +12,8 @@ class Device;
 
 // How the texts of a device's programs begin, and what its compiler is told.
 struct Dialect {
-  // A text of kernels/, without the extension. Null: the kernels are part of the library, and there are no
-  // kernels of work groups.
+  // A text of kernels/, without the extension. Null: the kernels are part of the library, and there
+  // are no kernels of work groups.
   const char* text = nullptr;
   const char* options = "";
   // The most bytes that tables of users' types may take in constant memory; 0: any number.
@@ -29,7 +29,8 @@ struct BackendDevices {
 
 // One kind of device. A new one is a folder with its `find` and a row of the table in backends.cpp.
 struct Backend {
-  // Its devices are called "name:0", "name:1", …, or "name" if there is always one and it has no number.
+  // Its devices are called "name:0", "name:1", …, or "name" if there is always one and it has no
+  // number.
   std::string name;
   // Opens the driver. It is called once, when a device of the backend is first requested.
   BackendDevices (*find)() = nullptr;

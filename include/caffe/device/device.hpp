@@ -39,9 +39,11 @@ struct DeviceInfo {
   std::string unique_id;  // identifies the physical GPU, so that `all` uses each once; may be empty
   // The elements that a work item of a SPAN_KERNEL computes.
   int64_t span() const { return is_cpu_type ? 1 : 8; }
-  // Whether kernels of work groups run: LOCAL memory and BARRIER. Otherwise a work item computes more.
+  // Whether kernels of work groups run: LOCAL memory and BARRIER. Otherwise a work item computes
+  // more.
   bool has_groups() const { return dialect.text != nullptr; }
-  // Whether a program for each shape pays: on processors it takes longer to compile than constants save.
+  // Whether a program for each shape pays: on processors it takes longer to compile than constants
+  // save.
   bool folds_shapes() const { return !is_cpu_type; }
 };
 

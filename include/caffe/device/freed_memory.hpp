@@ -7,8 +7,8 @@ namespace caffe {
 class Device;
 
 // Devices keep freed memory for later requests. All that a device holds is at most a quarter (or
-// 1 MiB) more than what was in use at the same time during the last 256 to 512 allocations. What was
-// freed first goes back to the system first.
+// 1 MiB) more than what was in use at the same time during the last 256 to 512 allocations. What
+// was freed first goes back to the system first.
 
 // How many bytes of freed memory the device keeps now.
 int64_t FreedBytes(const Device& device);

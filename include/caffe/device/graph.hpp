@@ -46,9 +46,9 @@ class Graph {
 // recorded and does not run. Uploads, downloads, allocations, waits and timed events cannot be
 // recorded: they throw, and then the record must be abandoned. Other threads are not affected.
 //
-// With GraphMode::kBranches the graph may run pieces of work at the same time if the memory that they
-// use allows it: NoteUse gives the buffers of each piece, and NoteExtent which bytes of a buffer belong
-// to a pointer.
+// With GraphMode::kBranches the graph may run pieces of work at the same time if the memory that
+// they use allows it: NoteUse gives the buffers of each piece, and NoteExtent which bytes of a
+// buffer belong to a pointer.
 class Capture {
  public:
   // Waits until no other thread records for the device. Throws unless Device::can_capture().
@@ -73,7 +73,8 @@ class Capture {
   static void NoteExtent(const Device* device, DevicePtr pointer, int64_t bytes) {
     NoteColumns(device, pointer, bytes, 0, 0, 0);
   }
-  // The same for an array in rows of `pitch` bytes, of which only [first, last) of each row is used.
+  // The same for an array in rows of `pitch` bytes, of which only [first, last) of each row is
+  // used.
   static void NoteColumns(const Device* device, DevicePtr pointer, int64_t bytes, int64_t pitch,
                           int64_t first, int64_t last);
   // Arrays of the next step may lie where others were.

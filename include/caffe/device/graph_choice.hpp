@@ -8,9 +8,9 @@
 namespace caffe {
 
 // The same work recorded once or twice: in the order of the record, and, if that differs, with
-// branches that can run at the same time. Branches save time where kernels are too small to fill the
-// device, and cost time where a kernel waits for another branch. So both graphs take turns in the
-// first launches, which are timed on the device; the faster one stays.
+// branches that can run at the same time. Branches save time where kernels are too small to fill
+// the device, and cost time where a kernel waits for another branch. So both graphs take turns in
+// the first launches, which are timed on the device; the faster one stays.
 class GraphChoice {
  public:
   // `branches` may be null.

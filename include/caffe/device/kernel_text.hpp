@@ -13,9 +13,9 @@ namespace caffe {
 const std::string& KernelText(const std::string& path);
 std::vector<std::string> KernelTextPaths();
 
-// KernelText(path) for OpenCL and CUDA: each line `#include "folder/file.h"` is replaced by the text of
-// that file of kernels/ unless `included` holds it already; it holds it afterwards. #line names the
-// files in compile errors.
+// KernelText(path) for OpenCL and CUDA: each line `#include "folder/file.h"` is replaced by the
+// text of that file of kernels/ unless `included` holds it already; it holds it afterwards. #line
+// names the files in compile errors.
 std::string KernelTextWithIncludes(const std::string& path, std::set<std::string>* included);
 
 // The heads of all kernels that a body declares. Throws on a head that does not follow the dialect.

@@ -9,9 +9,9 @@
 namespace caffe {
 
 // A device that runs nothing: its memory is host memory that copies move, its programs keep their
-// text, and its launches and the waits between its streams only count. `text_for`, "cuda" or "opencl",
-// is the backend whose dialect the texts have, so that they can be inspected and compiled on a machine
-// without such a device.
+// text, and its launches and the waits between its streams only count. `text_for`, "cuda" or
+// "opencl", is the backend whose dialect the texts have, so that they can be inspected and compiled
+// on a machine without such a device.
 class NullDevice : public Device {
  public:
   explicit NullDevice(const std::string& text_for = "opencl");

@@ -26,8 +26,8 @@ class ProgramBuilder {
   ProgramBuilder& Define(const std::string& name, int64_t value);
   // Adds an option of the device's compiler; on devices only.
   ProgramBuilder& Option(const std::string& option);
-  // Sets a FOLD parameter: a define where a program for each shape pays (DeviceInfo::folds_shapes), an
-  // ordinary argument elsewhere.
+  // Sets a FOLD parameter: a define where a program for each shape pays (DeviceInfo::folds_shapes),
+  // an ordinary argument elsewhere.
   ProgramBuilder& Fold(const std::string& parameter, int64_t value);
   // Adds a type that bodies name directly, as IN(f16, x), and that is not one of the triple.
   ProgramBuilder& AlsoType(DataType type);

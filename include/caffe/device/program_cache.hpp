@@ -33,10 +33,10 @@ std::string CacheKey(const CacheKeyParts& parts);
 //
 // No member throws. A failure of the disk or the file is logged once, and the cache continues
 // without writing or in memory only. A file that is damaged or has another schema version is
-// renamed to `programs.db.corrupt-<pid>-<n>`, and a new one is created. The entries are machine code:
-// a file or folder that users other than the effective one and root can write is not used, with one
-// warning, and is left as it is. Thread-safe. A child that
-// was forked while the file was open uses only the memory tier.
+// renamed to `programs.db.corrupt-<pid>-<n>`, and a new one is created. The entries are machine
+// code: a file or folder that users other than the effective one and root can write is not used,
+// with one warning, and is left as it is. Thread-safe. A child that was forked while the file was
+// open uses only the memory tier.
 class ProgramCache {
  public:
   enum class Mode { kOff, kReadOnly, kReadWrite };

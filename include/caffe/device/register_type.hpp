@@ -30,11 +30,11 @@ namespace caffe {
 // texts, so that the CPU needs a compiler, or a program cache that has its result. Values are
 // floats: to_float rounds what has more than 24 significant bits.
 //
-// Both must return a value on each path. `from_float` must be monotonic, and it must give a code for
-// every float, NaN and infinities, too. The value of each code must come back: from_float of it is
-// that code, or another one with the same value. to_float may give NaN for codes that are not used.
-// The type exists until the process ends. Registering it again with the same bits and texts returns
-// the same type.
+// Both must return a value on each path. `from_float` must be monotonic, and it must give a code
+// for every float, NaN and infinities, too. The value of each code must come back: from_float of it
+// is that code, or another one with the same value. to_float may give NaN for codes that are not
+// used. The type exists until the process ends. Registering it again with the same bits and texts
+// returns the same type.
 //
 // Throws Error if the name is taken or not an identifier, if `bits` is out of range, if a text does
 // not compile (with the compiler's message), if a code has more than `bits` bits, if `from_float`

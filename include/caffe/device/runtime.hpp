@@ -18,7 +18,8 @@ class Runtime {
  public:
   static Runtime& Get();
 
-  // Adds a row behind the table of backend.hpp. Must not be called while other threads use the runtime.
+  // Adds a row behind the table of backend.hpp. Must not be called while other threads use the
+  // runtime.
   void AddBackend(const Backend& row);
 
   // All but the CPU and the null device, in numbering order.

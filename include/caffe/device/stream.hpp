@@ -29,10 +29,10 @@ class Event {
 // A queue of a device: the work that a thread enqueues on it runs in order. Work on different
 // streams is ordered in two cases only: by WaitFor, and if both use the same buffer of
 // Device::Allocate. A stream that reads a buffer waits for the last write of another stream; a
-// stream that writes to a buffer waits for every stream that uses it. In both cases it waits for all
-// work that the other stream has at that time, not only for the use of the buffer. The device waits,
-// the host does not. On the CPU every call finishes its work before it returns, so streams have no
-// effect.
+// stream that writes to a buffer waits for every stream that uses it. In both cases it waits for
+// all work that the other stream has at that time, not only for the use of the buffer. The device
+// waits, the host does not. On the CPU every call finishes its work before it returns, so streams
+// have no effect.
 //
 // The destructor waits for the stream's work. No StreamScope of the stream may still exist then.
 class Stream {

@@ -22,8 +22,8 @@ struct MemoryUse {
 // order as one after the other: those that use the same bytes, if one of them writes these.
 class WorkOrder {
  public:
-  // Adds a piece of work, and returns those after which it must run; ascending. Pieces that must run
-  // before one of these are left out. The first piece is 0.
+  // Adds a piece of work, and returns those after which it must run; ascending. Pieces that must
+  // run before one of these are left out. The first piece is 0.
   std::vector<int> Add(std::span<const MemoryUse> uses);
 
   int pieces() const { return static_cast<int>(before_.size()); }

@@ -17,8 +17,8 @@ struct TypedNet;
 // Whether a state meets a rule; if not, `why` (may be null) gets the reason.
 bool StateMeetsRule(const NetState& state, const NetStateRule& rule, std::string* why);
 
-// Whether this layer makes data: LayerTraits::data, and it has no bottoms. A layer of a user may have
-// some.
+// Whether this layer makes data: LayerTraits::data, and it has no bottoms. A layer of a user may
+// have some.
 bool IsDataLayer(const LayerParameter& layer);
 
 // Keeps the layers whose rules net.state() meets and sets their phase. Throws if a layer has both

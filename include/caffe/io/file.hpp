@@ -8,8 +8,8 @@
 
 namespace caffe {
 
-// Throws if a path holds a zero byte: the system would take the part before it, which is the path of
-// another file.
+// Throws if a path holds a zero byte: the system would take the part before it, which is the path
+// of another file.
 void CheckPath(const std::string& path);
 
 // A file or a pipe that is open for reading. Throws if it is missing, is a folder or a device, or
@@ -41,8 +41,8 @@ class InputFile {
 constexpr int64_t kMostPiped = int64_t{1} << 28;
 
 // Reads a whole file, or a pipe to its end. Throws if it has more than `most` bytes; the default is
-// kMostPiped for a pipe, and no limit for a file. `check` gets the first 64 KiB, or all if there are
-// fewer, before the rest is read, so that it can refuse a file of another kind.
+// kMostPiped for a pipe, and no limit for a file. `check` gets the first 64 KiB, or all if there
+// are fewer, before the rest is read, so that it can refuse a file of another kind.
 std::string ReadFile(const std::string& path, int64_t most = -1,
                      const std::function<void(std::string_view head)>& check = nullptr);
 std::string ReadFile(InputFile* file, int64_t most,
@@ -54,9 +54,9 @@ std::string ReadFile(InputFile* file, int64_t most,
 // is written directly.
 //
 // The temporary file is called <file>.tmp.HOST.PID.N, with a hash of the host's name and the
-// beginning of a long file name. The first file that a process writes in a folder removes those that
-// processes of this host have left there: a process that was killed. The lock on a temporary file
-// shows that its process still runs.
+// beginning of a long file name. The first file that a process writes in a folder removes those
+// that processes of this host have left there: a process that was killed. The lock on a temporary
+// file shows that its process still runs.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
@@ -70,8 +70,8 @@ class AtomicFile {
   // that belong together are finished before the first one is committed.
   void Finish();
   void Commit();
-  // Commits files that belong together. After an error none of them has its name, and files that they
-  // had replaced are back.
+  // Commits files that belong together. After an error none of them has its name, and files that
+  // they had replaced are back.
   static void CommitTogether(std::initializer_list<AtomicFile*> files);
 
   const std::string& path() const { return path_; }
@@ -96,8 +96,8 @@ class AtomicFile {
   bool finished_ = false, committed_ = false;
 };
 
-// A folder that appears under its name only when it is complete. Its temporary folder is called as an
-// AtomicFile's temporary file, and removed as such. Throws if the path exists.
+// A folder that appears under its name only when it is complete. Its temporary folder is called as
+// an AtomicFile's temporary file, and removed as such. Throws if the path exists.
 class AtomicFolder {
  public:
   explicit AtomicFolder(const std::string& path);
@@ -117,7 +117,8 @@ class AtomicFolder {
   int lock_ = -1;
 };
 
-// Removes the temporary files and folders of a folder whose processes have ended on this host. Returns how many.
+// Removes the temporary files and folders of a folder whose processes have ended on this host.
+// Returns how many.
 int RemoveLeftovers(const std::string& folder);
 
 void WriteFileAtomically(const std::string& path, std::string_view bytes);

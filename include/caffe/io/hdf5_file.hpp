@@ -20,9 +20,9 @@ class AtomicFile;
 //
 // The file may come from a stranger. Only values that are in it are read: an external or a user's
 // link, external storage and a virtual dataset are errors. So is a dataset that would take more
-// than 16 MiB although the file does not store as much for it (1/1032 of it with a filter, the limit
-// of deflate): ShapeOf throws before a caller takes memory. The filters gzip, shuffle and fletcher32
-// are read.
+// than 16 MiB although the file does not store as much for it (1/1032 of it with a filter, the
+// limit of deflate): ShapeOf throws before a caller takes memory. The filters gzip, shuffle and
+// fletcher32 are read.
 class Hdf5Reader {
  public:
   explicit Hdf5Reader(const std::string& path);

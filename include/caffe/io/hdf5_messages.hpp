@@ -36,15 +36,15 @@ void WriteNetHdf5(const NetParameter& net, Hdf5Writer* file);
 // Whether the values of a parameter of this shape are read; if not, the blob has its shape only. So
 // a file cannot take memory for what its reader does not use.
 using Hdf5Wants = std::function<bool(const std::string& layer, int index, const Shape& shape)>;
-// `empty` gets the groups without parameters: layers of these names store none. Without `wants`, all
-// values are read.
+// `empty` gets the groups without parameters: layers of these names store none. Without `wants`,
+// all values are read.
 NetParameter ReadNetHdf5(const std::string& path, std::set<std::string>* empty = nullptr,
                          const Hdf5Wants& wants = nullptr);
 // weights_id of the net, which is empty without one.
 std::string ReadWeightsIdHdf5(const std::string& path);
 
-// States: /iter, /current_step, /learned_net, /history/<i>. /cortado/state holds the other fields as
-// a serialized SolverState.
+// States: /iter, /current_step, /learned_net, /history/<i>. /cortado/state holds the other fields
+// as a serialized SolverState.
 void WriteSolverStateHdf5(const std::string& path, const SolverState& state);
 void WriteSolverStateHdf5(const SolverState& state, Hdf5Writer* file);
 // `wants` gets no layer, and the index of the history blob.

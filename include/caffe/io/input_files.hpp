@@ -10,9 +10,9 @@ class NetParameter;
 // The files and folders that layers of a net read: sources of data, and means.
 std::vector<std::string> InputFiles(const NetParameter& net);
 
-// Throws if a file of `outputs` is one of `inputs`, so that writing it would replace an input. Files are
-// compared by identity: links and other spellings of a path do not matter. What is not a file is
-// ignored.
+// Throws if a file of `outputs` is one of `inputs`, so that writing it would replace an input.
+// Files are compared by identity: links and other spellings of a path do not matter. What is not a
+// file is ignored.
 void CheckKeepsInputs(const std::vector<std::string>& outputs,
                       const std::vector<std::string>& inputs);
 

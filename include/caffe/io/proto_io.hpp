@@ -40,9 +40,10 @@ using HasLayerType = std::function<bool(const std::string& type)>;
 // Reads a whole prototxt, caffemodel or solver file, and upgrades it to the current format. With
 // `has_type`, an error about unknown fields of a prototxt also lists layers of unknown types; a
 // file with only unknown types is read, since the phase may exclude those layers. `lines` gets the
-// line of each layer, 0 for one that an upgrade added; it is empty if an upgrade joined layers. With
-// `optional`, unknown fields and values are accepted if all of them are in layers with include or
-// exclude rules; `optional` gets them, and the caller checks them when it knows which layers stay.
+// line of each layer, 0 for one that an upgrade added; it is empty if an upgrade joined layers.
+// With `optional`, unknown fields and values are accepted if all of them are in layers with include
+// or exclude rules; `optional` gets them, and the caller checks them when it knows which layers
+// stay.
 NetParameter ReadNetParameter(const std::string& path, const HasLayerType& has_type = nullptr,
                               std::vector<int>* lines = nullptr,
                               std::vector<OptionalName>* optional = nullptr);

@@ -16,8 +16,9 @@ struct TextLine {
 };
 
 // The lines of a file that lists something, without blanks and carriage returns at their ends, and
-// without empty lines. The mark of UTF-8 is left out, and the last line may lack its end. Throws, with
-// file and line, for zero bytes and for lines that are too long to be one: the file is not a list.
+// without empty lines. The mark of UTF-8 is left out, and the last line may lack its end. Throws,
+// with file and line, for zero bytes and for lines that are too long to be one: the file is not a
+// list.
 std::vector<TextLine> ReadTextLines(const std::string& path);
 
 }  // namespace caffe

@@ -38,8 +38,9 @@ void UpgradeNetInput(NetParameter* net);
 bool NetNeedsBatchNormUpgrade(const NetParameter& net);
 void UpgradeNetBatchNorm(NetParameter* net);
 
-// A kernel_size, stride or pad of pooling that is a list (its _nd field) becomes the plain field if it
-// has one value, and the _h and _w fields if it has two. Other lists stay; the layer refuses them.
+// A kernel_size, stride or pad of pooling that is a list (its _nd field) becomes the plain field if
+// it has one value, and the _h and _w fields if it has two. Other lists stay; the layer refuses
+// them.
 void UpgradePooling(PoolingParameter* pooling);
 
 // solver_type -> type, device -> device_id, and the nets inside. Throws if a field and its

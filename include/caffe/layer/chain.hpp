@@ -22,13 +22,14 @@ struct ChainStage {
 // Element-wise layers that one launch computes.
 struct Chain {
   std::vector<ChainStage> stages;
-  // The index along the axis selects scales, shifts and slopes. One channel: they are the same for all
-  // elements.
+  // The index along the axis selects scales, shifts and slopes. One channel: they are the same for
+  // all elements.
   int axis = 1;
   int64_t channels = 1;
 
   bool empty() const { return stages.empty(); }
-  // Adds y = map(x), merged with an affine stage before it; false if the map belongs to other channels.
+  // Adds y = map(x), merged with an affine stage before it; false if the map belongs to other
+  // channels.
   bool Add(const Affine& map);
   // y = x if x > 0, else a slope times x; one slope for each channel of axis 1, or one for all.
   bool AddSlopes(const BlobBase* slopes);
@@ -42,8 +43,8 @@ struct Chain {
   bool SetChannels(int axis, int64_t channels);
 };
 
-// Computes a chain: the first input is x, the others are the summands. Inputs and top have one float
-// type, shape and layout; the top may be x. The arrays must outlive the work.
+// Computes a chain: the first input is x, the others are the summands. Inputs and top have one
+// float type, shape and layout; the top may be x. The arrays must outlive the work.
 std::unique_ptr<Work> MakeChainWork(const Chain& chain, const std::vector<BlobBase*>& inputs,
                                     BlobBase* top, Layout layout);
 

@@ -8,9 +8,9 @@
 
 namespace caffe {
 
-// y = slope v + bias with v = (x - mean) inverse, for each channel of [outer, channels, inner]; with
-// `relu` its values below 0 are replaced by 0. x may be y. With d = dE/dy, or 0 where ReLU has no
-// gradient:
+// y = slope v + bias with v = (x - mean) inverse, for each channel of [outer, channels, inner];
+// with `relu` its values below 0 are replaced by 0. x may be y. With d = dE/dy, or 0 where ReLU has
+// no gradient:
 //   dE/dslope = sum of v d, dE/dbias = sum of d
 //   dE/dx = slope inverse (d - mean of d - v times mean of v d), if the statistics are those of x,
 //   else slope inverse d

@@ -17,12 +17,12 @@ struct ClassLabels {
   std::string ignore_field;
 };
 
-// Throws if label `value` at `index` of all labels is not a class. The message has the label, the item,
-// the number of classes and the cure.
+// Throws if label `value` at `index` of all labels is not a class. The message has the label, the
+// item, the number of classes and the cure.
 void CheckClassLabel(const ClassLabels& labels, double value, int64_t index);
 
-// Throws if a term of `sum` is invalid because its label is not a class. It is thrown once: the next
-// call reports later forwards.
+// Throws if a term of `sum` is invalid because its label is not a class. It is thrown once: the
+// next call reports later forwards.
 void CheckClassLabels(const ClassLabels& labels, TermSum* sum);
 
 // A layer that makes up values and rounds those that are read as labels of classes.

@@ -5,7 +5,8 @@
 
 namespace caffe {
 
-// Scores of classes, [outer, classes, inner]: a position is an item, or a pixel or time step of one.
+// Scores of classes, [outer, classes, inner]: a position is an item, or a pixel or time step of
+// one.
 struct ClassScores {
   int64_t classes = 0;
   int64_t inner = 1;

@@ -12,9 +12,9 @@ namespace caffe {
 
 // y = scale[c] x + shift[c] between codes of one quantized type, in integers: for channel c
 //   y - z_y = round(((x - z_x) multiplier[c] + addend[c]) / 2^n[c])
-// with one rounding, half away from zero. multiplier / 2^n is the nearest to scale s_x / s_y, addend
-// / 2^n to shift / s_y. n is such that the larger one of |multiplier| and |addend| / 2^16 is in
-// [2^30, 2^31), but at most 62; n < 0 means that every sum but 0 saturates.
+// with one rounding, half away from zero. multiplier / 2^n is the nearest to scale s_x / s_y,
+// addend / 2^n to shift / s_y. n is such that the larger one of |multiplier| and |addend| / 2^16 is
+// in [2^30, 2^31), but at most 62; n < 0 means that every sum but 0 saturates.
 class CodeAffine final : public CodedLayer::Codes {
  public:
   using Function = std::function<void(std::vector<double>* scale, std::vector<double>* shift)>;

@@ -9,14 +9,15 @@
 
 namespace caffe {
 
-// The common part of GroupedConvolution and GroupedInnerProduct: bottom 0 has rows (axis 0) that are
-// ordered by group, each group has weights of its own, and bottom 1 has the first row of each group
-// and, as its last element, the number of rows in use. Rows after that belong to the last group.
+// The common part of GroupedConvolution and GroupedInnerProduct: bottom 0 has rows (axis 0) that
+// are ordered by group, each group has weights of its own, and bottom 1 has the first row of each
+// group and, as its last element, the number of rows in use. Rows after that belong to the last
+// group.
 //
 // The rows are computed by a GroupedOp: the layer's own one, for Forward and Backward, or that of a
 // work, with later layers in the epilogue. On devices, in phase TEST, it is one operator for all
-// groups, if a library has one (JointOp); otherwise the rows are computed in parts (GroupedParts), for
-// which the host reads the offsets.
+// groups, if a library has one (JointOp); otherwise the rows are computed in parts (GroupedParts),
+// for which the host reads the offsets.
 class GroupedLayer : public OperatorLayer {
  public:
   using OperatorLayer::OperatorLayer;
@@ -31,14 +32,15 @@ class GroupedLayer : public OperatorLayer {
   // The blobs of a group are blobs()[group * per_group], …
   int per_group() const { return static_cast<int>(blobs_.size()) / groups_; }
   const std::vector<int64_t>& sizes() const { return rows_.sizes(); }
-  // The layer's own operators for the backward pass, which compute parts of the rows; finds the parts
-  // of the current offsets. Makes other operators if the current ones have no backward pass.
+  // The layer's own operators for the backward pass, which compute parts of the rows; finds the
+  // parts of the current offsets. Makes other operators if the current ones have no backward pass.
   GroupedParts& BackwardParts(const BlobVec& bottom);
   // Reads the number of groups; call it first in LayerSetUp.
   void SetUpGroups(const BlobVec& bottom);
   // Drops operators and copies of weights; call it at the end of LayerSetUp.
   void ResetWeights();
-  // Drops operators; call it in Reshape for new shapes. `backward`: including the passes of gradients.
+  // Drops operators; call it in Reshape for new shapes. `backward`: including the passes of
+  // gradients.
   void ResetOps(int64_t rows, bool backward);
   bool backward() const { return backward_; }
   // Whether one operator computes all groups, unless slopes of a work need parts.

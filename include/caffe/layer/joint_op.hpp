@@ -9,8 +9,8 @@
 
 namespace caffe {
 
-// Computes the rows of all groups by one operator, which reads on the device how many each group has
-// (`row_groups` of the descriptors). There is only a forward pass.
+// Computes the rows of all groups by one operator, which reads on the device how many each group
+// has (`row_groups` of the descriptors). There is only a forward pass.
 class JointOp : public GroupedOp {
  public:
   const char* library() const override { return op().library(); }

@@ -25,14 +25,16 @@ class JointWeights {
   // Adds what Refresh(forward_only) allocates and does not free.
   void CountMemory(bool forward_only, WorkMemory* memory) const;
 
-  // The operands of a call. Of weights and prepared, the one that the operator does not read is null.
+  // The operands of a call. Of weights and prepared, the one that the operator does not read is
+  // null.
   DevicePtr weights() const { return prepares() ? DevicePtr{} : array_->pointer(); }
   DevicePtr prepared() const { return prepares() ? array_->pointer() : DevicePtr{}; }
   // Null for quantized types, and if there is none.
   DevicePtr bias() const;
   // For quantized types.
   QuantArguments quant() const;
-  // The bytes of one group: its weights in the form in which the operator reads them, bias and factors.
+  // The bytes of one group: its weights in the form in which the operator reads them, bias and
+  // factors.
   int64_t group_bytes() const { return WeightBytes() + ChannelBytes(); }
 
  private:

@@ -47,8 +47,8 @@ struct BlobRange : QuantRange {
   std::string name;
 };
 
-// Those of a layer's blobs. A blob that is changed in place has one range as a bottom and another one
-// as a top.
+// Those of a layer's blobs. A blob that is changed in place has one range as a bottom and another
+// one as a top.
 struct NodeRanges {
   std::vector<BlobRange> bottom, top;
 };

@@ -33,8 +33,8 @@ struct Affine {
   static Affine Constant(double scale, double shift);
 };
 
-// The parameters of y = scale[c] x + shift[c], where c is the index along an axis of the bottom. All
-// of them are learned: Backward computes their gradients.
+// The parameters of y = scale[c] x + shift[c], where c is the index along an axis of the bottom.
+// All of them are learned: Backward computes their gradients.
 struct ChannelScale {
   int axis = 1;
   BlobBase* scale = nullptr;
@@ -57,9 +57,9 @@ struct LayerFacts {
     std::vector<double> coefficients;
   };
 
-  // Operations that MakeWork can also be asked to compute before it stores top 0: a scale and a shift
-  // per output channel, folded into weights and bias; the sum with another blob of the top's shape;
-  // an activation: ReLU, ReLU6, Clip or PReLU, and with `curves` any other one.
+  // Operations that MakeWork can also be asked to compute before it stores top 0: a scale and a
+  // shift per output channel, folded into weights and bias; the sum with another blob of the top's
+  // shape; an activation: ReLU, ReLU6, Clip or PReLU, and with `curves` any other one.
   struct Stages {
     int axis = 1;  // of the output channels, in the top
     int64_t channels = 0;
@@ -107,9 +107,9 @@ struct LayerFacts {
     std::vector<int64_t> extents;  // of the bottoms along the axis
   };
 
-  // y = (x - mean) / deviation for each channel of axis 1, with statistics that Forward computes. In
-  // phase TRAIN, MakeWork may be asked for a work that computes the forward and the backward pass of
-  // this layer, of a ChannelScale after it, and of a ReLU after that.
+  // y = (x - mean) / deviation for each channel of axis 1, with statistics that Forward computes.
+  // In phase TRAIN, MakeWork may be asked for a work that computes the forward and the backward
+  // pass of this layer, of a ChannelScale after it, and of a ReLU after that.
   struct Normalized {
     int64_t channels = 0;
   };
@@ -127,8 +127,8 @@ struct LayerFacts {
   bool replayable = false;
   // Forward decides the shapes of the tops.
   bool shapes_from_data = false;
-  // y = function(x) for each element; not for affine ones. `slopes` belongs to kPReLU: one slope for
-  // each channel of axis 1, or one for all.
+  // y = function(x) for each element; not for affine ones. `slopes` belongs to kPReLU: one slope
+  // for each channel of axis 1, or one for all.
   std::optional<ElementFunction> function;
   const BlobBase* slopes = nullptr;
   std::optional<Affine> affine;

@@ -53,8 +53,8 @@ enum class TopMemory {
 // On which side of a layer a conversion between float kinds has fewer elements.
 enum class CastSide { kNone, kBefore, kAfter };
 
-// The layer that computes another one with weights of its own for each group of rows, as the experts
-// of a mixture need: a GroupedLayer.
+// The layer that computes another one with weights of its own for each group of rows, as the
+// experts of a mixture need: a GroupedLayer.
 struct GroupedForm {
   std::string type;
   int blobs = 0;  // of each group
@@ -66,7 +66,8 @@ struct GroupedForm {
 // For LayerTraits::edges. Of an element-wise layer, whose body loads, computes in float and stores:
 // any two float kinds but double, of which one is float, or equal ones.
 std::optional<TypeTriple> ElementwiseEdges(const TypeTriple& wanted);
-// The types of a layer with a matrix product, whose sums of narrow float kinds may be stored as float.
+// The types of a layer with a matrix product, whose sums of narrow float kinds may be stored as
+// float.
 std::optional<TypeTriple> ProductEdges(const TypeTriple& wanted);
 
 // The properties of a layer type that Net, passes and tools need before a layer exists.
@@ -87,8 +88,8 @@ struct LayerTraits {
   bool data = false;
   // Its tops are inputs of the net: the caller fills them.
   bool input = false;
-  // Has no arithmetic: elements of bottom 0 are copied, or given another shape. Without types of its
-  // own the layer takes that of bottom 0, and labels remain labels.
+  // Has no arithmetic: elements of bottom 0 are copied, or given another shape. Without types of
+  // its own the layer takes that of bottom 0, and labels remain labels.
   bool moves_elements = false;
   // Reads each bottom of a float kind as it is, and no cast is inserted, unless the user gives the
   // layer types. For layers written by users.
@@ -112,8 +113,8 @@ struct LayerTraits {
   // For layers whose result is the same whether their bottoms or their tops are converted between
   // float kinds: where there are fewer elements. Null: kNone.
   std::function<CastSide(const LayerParameter&)> cast_side;
-  // Whether a layer with these parameters computes each item (index of axis 0) by itself, and has no
-  // weights, so that it can compute the rows of all experts of a mixture. Null: it does not.
+  // Whether a layer with these parameters computes each item (index of axis 0) by itself, and has
+  // no weights, so that it can compute the rows of all experts of a mixture. Null: it does not.
   std::function<bool(const LayerParameter&)> per_item;
   // The grouped form of a layer with these parameters, if it has one. Null: it has none.
   std::function<std::optional<GroupedForm>(const LayerParameter&)> grouped_form;

@@ -48,8 +48,8 @@ class OperatorWeights : public std::enable_shared_from_this<OperatorWeights> {
   // Adds what Refresh allocates and does not free, without `prepared`; may be called before it.
   void CountMemory(bool forward_only, bool prepared, WorkMemory* memory) const;
 
-  // weights() in the form of the operator. Operators with equal prepared_form() share them; `key` is
-  // that of the descriptor of an operator that has none.
+  // weights() in the form of the operator. Operators with equal prepared_form() share them; `key`
+  // is that of the descriptor of an operator that has none.
   std::shared_ptr<PreparedWeights> Prepared(const Operator& op, const std::string& key);
 
   bool quantized() const { return type_.is_quantized(); }
@@ -59,8 +59,8 @@ class OperatorWeights : public std::enable_shared_from_this<OperatorWeights> {
   const BlobBase& weights() const { return *forms_.back().blob; }
   // Null if there is none, and for quantized types.
   DevicePtr bias() const { return has_bias() && !quantized() ? bias_.data() : DevicePtr{}; }
-  // The memory of the bias; for quantized types that of bias and factors (QuantizedParameters). Null
-  // if nothing is added.
+  // The memory of the bias; for quantized types that of bias and factors (QuantizedParameters).
+  // Null if nothing is added.
   const BlobBase* channel_blob() const {
     if (quantized()) return &codes_.channel_blob();
     return has_bias() ? &bias_.blob() : nullptr;

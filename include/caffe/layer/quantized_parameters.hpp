@@ -17,8 +17,8 @@ class PackedParameter;
 // The integers with which a convolution or an inner product computes, derived from its float
 // weights and bias and from the ranges of its bottom and top. For each output channel c
 //   s_w = max(max |w| / q, |bias| / (s_in B)), 1 if all are 0; q = 127, B = 2^30 (32767, 2^46)
-//   code = round(w / s_w) + zero point, bias code = round(bias / (s_in s_w)) - zero_in (sum of codes)
-//   multiplier / 2^shift = s_in s_w / s_out
+//   code = round(w / s_w) + zero point, bias code = round(bias / (s_in s_w)) - zero_in (sum of
+//   codes) multiplier / 2^shift = s_in s_w / s_out
 // They are computed in double on the host. Per tensor, all channels use the largest s_w. If a range
 // [low, high] of the weights is given, max(|low| / (q + 1), |high| / q) replaces max |w| / q, so
 // that a stored range reproduces its scale; weights beyond it are clamped.
@@ -30,7 +30,8 @@ class QuantizedParameters final : public Derived {
   // How the weights' scales are chosen.
   struct Options {
     bool per_tensor = false;
-    // Ranges of the weights, one per channel or one for all; else they are computed from the weights.
+    // Ranges of the weights, one per channel or one for all; else they are computed from the
+    // weights.
     std::optional<ChannelRanges> limits;
     Options() = default;
     // From blobs_quantizer(0) of the layer.
@@ -55,8 +56,8 @@ class QuantizedParameters final : public Derived {
   // Codes [channels, depth].
   const BlobBase& codes() const { return *codes_; }
   QuantArguments arguments() const;
-  // The memory of the arrays in arguments(), each with an element for each channel: bias, multipliers,
-  // shifts, and multipliers and shifts of sums below 0.
+  // The memory of the arrays in arguments(), each with an element for each channel: bias,
+  // multipliers, shifts, and multipliers and shifts of sums below 0.
   const BlobBase& channel_blob() const { return *channels_; }
   // Whether the codes of a file are taken in their memory. Valid after SetRanges.
   bool takes_stored_codes() const { return source_.outer == 1 && StoredCodes() != nullptr; }

@@ -24,9 +24,9 @@ class RowParts {
   int64_t rows() const { return rows_; }
   int groups() const { return groups_; }
   const std::vector<int64_t>& sizes() const { return sizes_; }
-  // In the order of the rows. `offsets` has the first row of each group; it is read on the host, which
-  // waits unless the device is the CPU. Only the first call allocates. Throws if these are not rows in
-  // order.
+  // In the order of the rows. `offsets` has the first row of each group; it is read on the host,
+  // which waits unless the device is the CPU. Only the first call allocates. Throws if these are
+  // not rows in order.
   const std::vector<Part>& Find(const BlobBase& offsets);
   // The parts that the last Find found.
   const std::vector<Part>& parts() const { return parts_; }

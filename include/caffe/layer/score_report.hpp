@@ -6,7 +6,8 @@ namespace caffe {
 class ScoreReport {
  public:
   virtual ~ScoreReport() = default;
-  // Whether a score was NaN or infinity in a forward pass since the last call. Waits for the device.
+  // Whether a score was NaN or infinity in a forward pass since the last call. Waits for the
+  // device.
   virtual bool TakeLostScores() = 0;
 };
 

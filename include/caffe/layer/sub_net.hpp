@@ -19,9 +19,9 @@ struct SubNet {
   SubNet& operator=(SubNet&&) noexcept;
 
   // Without layers for the bottoms: a blob of `inputs` exists already. The builder filters the
-  // layers by the state of the parent net, and sets this net's data_type, if it has none, to the type
-  // in which the composite layer computes. If the composite layer has recompute: true, so have the
-  // layers that do not set it. A name in a ParamSpec is relative, too.
+  // layers by the state of the parent net, and sets this net's data_type, if it has none, to the
+  // type in which the composite layer computes. If the composite layer has recompute: true, so have
+  // the layers that do not set it. A name in a ParamSpec is relative, too.
   std::unique_ptr<NetParameter> net;
   // For each bottom, the name under which the layers read it; empty: no layer reads it.
   std::vector<std::string> inputs;
@@ -40,9 +40,9 @@ struct SubNet {
   std::vector<Parameter> parameters;
 };
 
-// A layer that other layers compute. A net contains these layers in place of it: they are nodes of its
-// Wiring, before the node of the composite layer itself. That node's bottoms are the outputs of the
-// SubNet, and its tops share their memory; nothing is copied. The user sees only the composite
+// A layer that other layers compute. A net contains these layers in place of it: they are nodes of
+// its Wiring, before the node of the composite layer itself. That node's bottoms are the outputs of
+// the SubNet, and its tops share their memory; nothing is copied. The user sees only the composite
 // layer, with its own bottoms. blobs() are those of the nested layers.
 //
 // Forward throws outside a net. LayerSetUp, Reshape, Forward and Backward get the outputs of the

@@ -22,9 +22,9 @@ class WeightedLayer : public OperatorLayer {
   std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                  const BlobVec& top) override;
 
-  // For float kinds: the layer computes with the values that the weights have as codes of this type;
-  // the gradients of these are those of the weights. Makes the operators again. Without a type, with
-  // the weights themselves.
+  // For float kinds: the layer computes with the values that the weights have as codes of this
+  // type; the gradients of these are those of the weights. Makes the operators again. Without a
+  // type, with the weights themselves.
   void set_pseudo_weights(std::optional<DataType> type);
 
   // For float kinds: uses the operators and the copies of weights of `other`, which has the same
@@ -35,9 +35,9 @@ class WeightedLayer : public OperatorLayer {
   // pass.
   bool shares_weights() const { return shared_ || other_; }
 
-  // The inputs of the layer's sums, for rounding its weights: row r has the elements of bottom 0 that
-  // the weights of an output channel multiply for the output element r of the channel (over all
-  // items), in the order of these weights, 0 for padding. 0 rows: the layer cannot tell.
+  // The inputs of the layer's sums, for rounding its weights: row r has the elements of bottom 0
+  // that the weights of an output channel multiply for the output element r of the channel (over
+  // all items), in the order of these weights, 0 for padding. 0 rows: the layer cannot tell.
   virtual int64_t input_rows() const { return 0; }
   // The output channels are as many equal parts, each of which has rows of its own.
   virtual int64_t input_groups() const { return 1; }
@@ -55,8 +55,8 @@ class WeightedLayer : public OperatorLayer {
   virtual std::unique_ptr<WeightedOp> MakeOp(const Epilogue& epilogue,
                                              std::shared_ptr<OperatorWeights> weights,
                                              bool backward, LayoutPair layouts) const = 0;
-  // Backward by an operator that was made with its passes of gradients. Called only for layers whose
-  // Facts say Layouts::trains.
+  // Backward by an operator that was made with its passes of gradients. Called only for layers
+  // whose Facts say Layouts::trains.
   virtual void BackwardBy(WeightedOp* op, const BlobVec& top,
                           const std::vector<bool>& propagate_down, const BlobVec& bottom);
 

@@ -27,7 +27,8 @@ struct WorkRequest {
   int residual_bottom = 0;
   // Computed after the layer itself, before the stages. The work then has a backward pass.
   std::optional<ChannelScale> scale;
-  // The layouts of bottoms and tops; the residual has that of the tops, and diffs have those of their data.
+  // The layouts of bottoms and tops; the residual has that of the tops, and diffs have those of
+  // their data.
   LayoutPair layouts;
   // Not empty: the work has a backward pass, which computes the gradients of these bottoms.
   std::vector<bool> gradients;

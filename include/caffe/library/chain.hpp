@@ -12,9 +12,9 @@
 
 namespace caffe {
 
-// y = the functions applied to x, one after the other, in one launch. All arrays have one float kind
-// and the same order of elements; the arithmetic is that of the type, and y is rounded once. y may be
-// x, but no summand.
+// y = the functions applied to x, one after the other, in one launch. All arrays have one float
+// kind and the same order of elements; the arithmetic is that of the type, and y is rounded once. y
+// may be x, but no summand.
 class ChainOp {
  public:
   static constexpr int kMaxStages = 12;
@@ -28,11 +28,11 @@ class ChainOp {
           const Shape& shape);
   // The constants of all functions, in their order.
   int constants() const { return constants_; }
-  // The table of constants has the master type and the shape [constants, width]. Column c holds those
-  // of channel c % channels.
+  // The table of constants has the master type and the shape [constants, width]. Column c holds
+  // those of channel c % channels.
   int64_t width() const { return width_; }
-  // `summands` are those of kSum, in the order of the functions. `table` is not read if there are no
-  // constants.
+  // `summands` are those of kSum, in the order of the functions. `table` is not read if there are
+  // no constants.
   void Run(DevicePtr table, DevicePtr x, std::span<const DevicePtr> summands, DevicePtr y) const;
 
  private:

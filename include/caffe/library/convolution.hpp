@@ -27,8 +27,8 @@ struct ConvDescriptor {
   // The elements from one position of a y in kNHWC to the next, if y is a part of the channels of a
   // larger array; 0: out_channels. Then there is only a forward pass, without a residual.
   int64_t y_pitch = 0;
-  // 0, or groups of items that have weights, bias, slopes and factors of codes of their own: arrays of
-  // all groups, one after the other, and ConvArguments::offsets. Then there is only a forward
+  // 0, or groups of items that have weights, bias, slopes and factors of codes of their own: arrays
+  // of all groups, one after the other, and ConvArguments::offsets. Then there is only a forward
   // pass. Prepare makes the weights of one group.
   int64_t row_groups = 0;
   // A bias has out_channels elements; every kind except kNone means one per channel.

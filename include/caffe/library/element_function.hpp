@@ -13,8 +13,8 @@ namespace caffe {
 class Device;
 class Program;
 
-// A function of one element with its constants. The functions are the rows of element_functions.hpp;
-// the layer of that name computes the same one.
+// A function of one element with its constants. The functions are the rows of
+// element_functions.hpp; the layer of that name computes the same one.
 struct ElementFunction {
 #define CAFFE_KIND(name, ...) k##name,
   // kNone: y = v.
@@ -45,8 +45,8 @@ struct ElementFunction {
   };
 
   Kind kind = Kind::kNone;
-  // a: the slope of Leaky and ReLU6 below 0, min of Clip, alpha of ELU, beta of Swish. b: max of Clip.
-  // PReLU's slopes, and affine maps of channels, are operands.
+  // a: the slope of Leaky and ReLU6 below 0, min of Clip, alpha of ELU, beta of Swish. b: max of
+  // Clip. PReLU's slopes, and affine maps of channels, are operands.
   double a = 0, b = 0, c = 0;
 
   bool operator==(const ElementFunction&) const = default;

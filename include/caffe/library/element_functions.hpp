@@ -1,5 +1,6 @@
 // The functions of one element v, with constants a, b and c: a table that the library
-// (element_function.hpp) and the host kernels (kernels/epilogue/functions.h) read. A row has, in order:
+// (element_function.hpp) and the host kernels (kernels/epilogue/functions.h) read. A row has, in
+// order:
 //   name      of the kind, Kind::k<name> in C++ and Function<name> in kernels, and of the layer
 //   file      kernels/epilogue/<file>.h, which has what `formula` and `gradient` call
 //   use       kLinear: may be the activation of an epilogue, and of one in codes; kCurve: of one in
@@ -9,8 +10,8 @@
 //   constants their number
 //   formula   of kernels: a call. It mentions v once: text that needs it twice is a function of the
 //             file
-//   gradient  of kernels: dE/dv of d = dE/dy, v, y, the constants and one more, e; 0 if there is none.
-//             A layer may give it other constants than the formula
+//   gradient  of kernels: dE/dv of d = dE/dy, v, y, the constants and one more, e; 0 if there is
+//             none. A layer may give it other constants than the formula
 //   value     of C++, in double
 //   slope     of C++: the derivative of the value
 //   summary   of the layer, if the table is all of it: the constants are then the fields of the

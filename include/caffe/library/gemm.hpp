@@ -34,9 +34,9 @@ struct GemmDescriptor {
   // may convert to another form. kNone: both are new in each call. Quantized types: see weights().
   enum class Weights { kNone, kA, kB };
   Weights constant = Weights::kNone;
-  // 0, or groups of rows of C that have a B, a bias, slopes and factors of codes of their own: arrays
-  // of all groups, one after the other, and GemmArguments::offsets. B is the weights, and there
-  // is one product (batch 1). Prepare makes the weights of one group.
+  // 0, or groups of rows of C that have a B, a bias, slopes and factors of codes of their own:
+  // arrays of all groups, one after the other, and GemmArguments::offsets. B is the weights, and
+  // there is one product (batch 1). Prepare makes the weights of one group.
   int64_t row_groups = 0;
 
   // The effective values, with kDense and kShared resolved.

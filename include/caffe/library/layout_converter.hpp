@@ -19,8 +19,8 @@ class LayoutConverter {
   // `type` is a float kind, or a quantized type on the CPU.
   LayoutConverter(Device* device, DataType type);
   // y, in layout `to`, = x, in the other layout. The arrays must not overlap. `pitch`: the elements
-  // from one position of the array in kNHWC to the next, if it is a part of the channels of a larger
-  // one; 0: `channels`.
+  // from one position of the array in kNHWC to the next, if it is a part of the channels of a
+  // larger one; 0: `channels`.
   void Run(const Shape& shape, DevicePtr x, DevicePtr y, Layout to, int64_t pitch = 0);
   void Run(int64_t batch, int64_t channels, int64_t positions, DevicePtr x, DevicePtr y, Layout to,
            int64_t pitch = 0);

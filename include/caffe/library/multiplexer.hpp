@@ -13,9 +13,10 @@ namespace caffe {
 class Device;
 
 // Chooses the library for an operation: the first of an ordered table that is there and supports
-// the descriptor. `native` (CPU) and `generated` (OpenCL, CUDA) are always there and support everything.
-// What a library refuses when it is made ready or called, the next one computes, with one warning.
-// CAFFE_LIBRARY moves one to the front, by operation: "gemm=generated,conv=native,pool=native".
+// the descriptor. `native` (CPU) and `generated` (OpenCL, CUDA) are always there and support
+// everything. What a library refuses when it is made ready or called, the next one computes, with
+// one warning. CAFFE_LIBRARY moves one to the front, by operation:
+// "gemm=generated,conv=native,pool=native".
 class Multiplexer {
  public:
   static std::unique_ptr<GemmOp> Gemm(Device* device, const GemmDescriptor& descriptor);

@@ -11,7 +11,8 @@
 
 namespace caffe {
 
-// Pooling of planes, x [planes, height.input, width.input] to y [planes, height.output, width.output].
+// Pooling of planes, x [planes, height.input, width.input] to y [planes, height.output,
+// width.output].
 struct PoolDescriptor {
   // kDraw takes a random value of a window, with a probability proportional to it; kExpect is the
   // expectation of a draw.
@@ -60,8 +61,8 @@ struct PoolDescriptor {
 struct PoolArguments {
   DevicePtr x, y, mask = {};
   DevicePtr y_diff = {}, x_diff = {};
-  // kAverage of quantized types: multiplier and shift for windows of each area, 1 first, and the zero
-  // points of x and y; no bias.
+  // kAverage of quantized types: multiplier and shift for windows of each area, 1 first, and the
+  // zero points of x and y; no bias.
   const QuantArguments* quant = nullptr;
   // kDraw: the random numbers.
   DevicePtr counters = {};

@@ -17,8 +17,8 @@ inline constexpr int64_t kNarrowDepth = 1 << 15;
 inline int32_t WeightZero(DataType type) { return (type.info().code_max + 1) / 2; }
 
 // The sum of an operator's codes and those of a residual, which repeats the codes of a separate sum
-// and of a separate ReLU (Epilogue::sum). For a code q of the operator, whose zero point is zero_y of
-// the QuantArguments, and a code r of the residual
+// and of a separate ReLU (Epilogue::sum). For a code q of the operator, whose zero point is zero_y
+// of the QuantArguments, and a code r of the residual
 //   s = clamp(round(((q - zero_y) own + (r - zero_residual) residual) / 2^shift) + zero_sum)
 //   y = s, or with ReLU clamp(round(max(s - zero_sum, 0) rescale) + zero_result)
 // Factors have one shift n, as in CommonShift.

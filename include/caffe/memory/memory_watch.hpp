@@ -14,8 +14,8 @@ class MemoryWatcher {
   MemoryWatcher(const MemoryWatcher&) = delete;
   MemoryWatcher& operator=(const MemoryWatcher&) = delete;
 
-  // SyncedMemory calls it before the content is changed or replaced. `view`: nothing changes yet, but
-  // the caller gets a view through which it may write.
+  // SyncedMemory calls it before the content is changed or replaced. `view`: nothing changes yet,
+  // but the caller gets a view through which it may write.
   static void Note(SyncedMemory* memory, bool view) {
     if (watched.load(std::memory_order_relaxed) > 0 && quiet == 0) NoteWatched(memory, view);
   }

@@ -8,8 +8,8 @@
 
 namespace caffe {
 
-// One array with a copy on the host and one on a device. A copy that is not current is brought up to
-// date when it is requested. New memory reads as zeros. Used by one thread at a time.
+// One array with a copy on the host and one on a device. A copy that is not current is brought up
+// to date when it is requested. New memory reads as zeros. Used by one thread at a time.
 //
 // Its state is three values: which copies are current (Residency), where the device copy lies
 // (Placement), and what makes content that is not stored (Origin).

@@ -25,11 +25,11 @@ class Workspace {
   // Bytes that are allocated.
   int64_t bytes() const { return buffer_ ? buffer_->bytes() : 0; }
   // At least `bytes` bytes; a null pointer for 0. If the workspace has to grow, the smaller buffer
-  // is freed first: pointers from earlier calls are then invalid. Throws OutOfMemory, after which the
-  // workspace is empty and smaller needs can still be met.
+  // is freed first: pointers from earlier calls are then invalid. Throws OutOfMemory, after which
+  // the workspace is empty and smaller needs can still be met.
   DevicePtr Need(int64_t bytes);
-  // The computations that follow read nothing that earlier ones have written to the workspace. Until
-  // the next call Need returns the same place, unless it does not suffice.
+  // The computations that follow read nothing that earlier ones have written to the workspace.
+  // Until the next call Need returns the same place, unless it does not suffice.
   void Next();
   // Frees the memory and uses the other device from now on.
   void SetDevice(Device* device);

@@ -13,8 +13,8 @@ struct MemoryPlan {
   // it. A step that changes a buffer in place both reads and writes it.
   struct Step {
     std::vector<int> reads, writes;
-    // The step may write this buffer over that one, of the same size, if it is the last to read it; -1:
-    // it may not.
+    // The step may write this buffer over that one, of the same size, if it is the last to read it;
+    // -1: it may not.
     int written = -1, over = -1;
   };
   // The offset of a buffer outside the arena, which has separate memory.

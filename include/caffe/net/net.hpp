@@ -53,8 +53,8 @@ struct WeightsOptions {
   // Aligned arrays that are used as the file stores them are not copied: see WeightsFile::Map. Such
   // a file must not be changed or truncated while the net exists.
   bool map = false;
-  // The files are a snapshot: they are read whole before anything changes, so that a file that cannot
-  // be read changes nothing, and ranges that were observed earlier are forgotten.
+  // The files are a snapshot: they are read whole before anything changes, so that a file that
+  // cannot be read changes nothing, and ranges that were observed earlier are forgotten.
   bool whole = false;
 };
 
@@ -83,18 +83,19 @@ class Net {
   // their bottoms, also through casts.
   void Forward(int start, int end);
   // Starts from the weights of the losses. If the caller wrote another diff to a loss, that is used
-  // instead, unless the loss scale is not 1. In phase TEST the first Backward repeats the layers that
-  // were computed together with others, and the net computes layer by layer from then on.
+  // instead, unless the loss scale is not 1. In phase TEST the first Backward repeats the layers
+  // that were computed together with others, and the net computes layer by layer from then on.
   void Backward();
-  // Forward and Backward. On devices that can record work, these calls replay graphs instead, as far as
-  // layers allow it.
+  // Forward and Backward. On devices that can record work, these calls replay graphs instead, as
+  // far as layers allow it.
   void ForwardBackward();
   // ForwardBackward with the reductions of the tail, then RunTail; the graph contains all of them.
   // `end`: how far it goes.
   void Iterate(IterationEnd end = IterationEnd::kTail);
-  // From now on the net is this replica of those that train together. In phase TRAIN its data layers
-  // read every `ranks`-th item of their common order, from item `rank` on; its random numbers are its
-  // own. Replicas must be made with one seed, so that initial values and orders are equal.
+  // From now on the net is this replica of those that train together. In phase TRAIN its data
+  // layers read every `ranks`-th item of their common order, from item `rank` on; its random
+  // numbers are its own. Replicas must be made with one seed, so that initial values and orders are
+  // equal.
   void SetReplica(const Replica& replica);
   // What a solver adds to the passes of an iteration.
   void SetTrainingTail(TrainingTail tail);
@@ -194,8 +195,8 @@ class Net {
   std::string WeightsId() const;
 
   // The state that a run needs to continue exactly, besides parameters: positions in data, seeds,
-  // counters. Layers are found by name, those of one name in their order; a layer that the state does
-  // not contain is not changed.
+  // counters. Layers are found by name, those of one name in their order; a layer that the state
+  // does not contain is not changed.
   void WriteRunState(NetRunState* state) const;
   void ReadRunState(const NetRunState& state);
 
@@ -214,17 +215,17 @@ class Net {
 
   // Ranges of blobs: collected in every forward while observing, written by ToProto, read by
   // CopyTrainedLayersFrom. A blob that layers change in place has one range for each version: the
-  // last version has the blob's name, an earlier one is <blob>@<layer>; if several layers are called
-  // <layer>, that of the second one is <blob>@<layer>#2. Quantized layers use the
-  // ranges known when observing ends, or those of a file.
+  // last version has the blob's name, an earlier one is <blob>@<layer>; if several layers are
+  // called <layer>, that of the second one is <blob>@<layer>#2. Quantized layers use the ranges
+  // known when observing ends, or those of a file.
   void set_observe(bool observe);
   // The mode of a layer's bottom_quantizer or top_quantizer applies to its blob only, until
   // set_observe or set_quantizer_mode sets one mode for all blobs.
   bool observe() const;
-  // The mode of all quantizers: passive; observe, as above; pseudo. In mode pseudo each blob and each
-  // weight has the value of the code that an integer net would have, in float, and gradients pass
-  // through where no code is clamped. A forward in phase TRAIN moves the ranges (PseudoQuantizer::
-  // kRate), except those that a calibration method chose by clipping.
+  // The mode of all quantizers: passive; observe, as above; pseudo. In mode pseudo each blob and
+  // each weight has the value of the code that an integer net would have, in float, and gradients
+  // pass through where no code is clamped. A forward in phase TRAIN moves the ranges
+  // (PseudoQuantizer:: kRate), except those that a calibration method chose by clipping.
   void set_quantizer_mode(QuantizerMode mode);
   QuantizerMode quantizer_mode() const;
   // The type of the codes: quant8 or quant16.
@@ -261,8 +262,8 @@ class Net {
   // with its range; null for other blobs. After it was written, call NoteFirstVersion.
   BlobBase* FirstVersion(const BlobBase& input);
   void NoteFirstVersion(const BlobBase& input);
-  // Call this after a view of such an input was written. The next forward finds out by itself only if
-  // the content has changed.
+  // Call this after a view of such an input was written. The next forward finds out by itself only
+  // if the content has changed.
   void NoteWritten(const BlobBase& input);
   // Brings the host copies of all blobs with live views up to date.
   void SyncViews();
@@ -278,12 +279,14 @@ class Net {
   std::vector<StepInfo> Steps();
   // A whole forward in phase TEST does not write all blobs: some are computed within a step, and
   // the memory of some is reused, unless reduced_memory_inference is false. Reading such a blob
-  // computes it as the last forward would have, also if inputs or parameters have changed since: they
-  // are copied before they change. Where that is not possible, reading is an error. Every forward,
-  // also one of a solver, stores the blobs named here, and a solver's backward their diffs.
+  // computes it as the last forward would have, also if inputs or parameters have changed since:
+  // they are copied before they change. Where that is not possible, reading is an error. Every
+  // forward, also one of a solver, stores the blobs named here, and a solver's backward their
+  // diffs.
   void Keep(const std::vector<std::string>& blobs);
-  // With true: inputs and parameters change now, and a whole Forward follows before any blob is read.
-  // So nothing is copied for reads in between, which are errors if they need what has changed.
+  // With true: inputs and parameters change now, and a whole Forward follows before any blob is
+  // read. So nothing is copied for reads in between, which are errors if they need what has
+  // changed.
   void ExpectForward(bool yes);
   // Bytes of all blobs' data, and of all parameters' data.
   int64_t blob_bytes() const;

@@ -81,7 +81,8 @@ struct PlanOptions {
   // Steps may write their tops as parts of arrays in kNHWC. The executor must have an arena.
   bool parts = false;
   // Not empty: steps of training may use kNHWC. For each node, the bottoms whose gradients the
-  // backward pass computes; empty if the node has no backward pass. The executor must have an arena.
+  // backward pass computes; empty if the node has no backward pass. The executor must have an
+  // arena.
   std::vector<std::vector<bool>> gradients = {};
 };
 

@@ -10,8 +10,8 @@ namespace caffe {
 class JointIteration;
 class Net;
 
-// Nets of one device that one thread trains together: the actions of an iteration of all of them are
-// one list, in turns, and one graph where the device records work.
+// Nets of one device that one thread trains together: the actions of an iteration of all of them
+// are one list, in turns, and one graph where the device records work.
 class Replicas {
  public:
   // The nets must outlive this object.

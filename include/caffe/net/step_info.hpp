@@ -14,11 +14,11 @@ namespace caffe {
 struct StepInfo {
   // Names and types of its layers. Layers that the net added are steps, too: splits, casts.
   std::vector<std::string> layers, layer_types;
-  // The library of its operator (Operator::library); "kernels" for a layer's own kernels; "chain" for
-  // one kernel that computes all of its layers, which are element-wise; "host" if Forward uses memory
-  // of the host or waits for the device, as in layers that read files. Empty: nothing is computed,
-  // because the tops share the memory of a bottom, or the caller fills them. "producers": the steps
-  // that write its bottoms write them as parts of its top.
+  // The library of its operator (Operator::library); "kernels" for a layer's own kernels; "chain"
+  // for one kernel that computes all of its layers, which are element-wise; "host" if Forward uses
+  // memory of the host or waits for the device, as in layers that read files. Empty: nothing is
+  // computed, because the tops share the memory of a bottom, or the caller fills them. "producers":
+  // the steps that write its bottoms write them as parts of its top.
   std::string library;
   TypeTriple types = TypeTriple::Equal(kFloat);
   // The layouts of the bottoms and tops that it computes with.

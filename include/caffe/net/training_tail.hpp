@@ -13,8 +13,8 @@ struct TrainingTail {
     std::vector<int> parameters;  // in Net::learnable_params
     std::function<void()> enqueue;
   };
-  // In this order. Each runs on another stream than the passes, once its gradients are complete, while
-  // the backward pass of other layers goes on.
+  // In this order. Each runs on another stream than the passes, once its gradients are complete,
+  // while the backward pass of other layers goes on.
   std::vector<Reduction> reductions;
   // Run after the passes and all reductions.
   std::vector<std::function<void()>> entries;

@@ -13,8 +13,8 @@ namespace caffe {
 class NetParameter;
 class Workspace;
 
-// A layer with its blobs. Layers that the passes of graph/ added (splits, casts) are nodes, too, and
-// so are the layers that compute a composite layer (CompositeLayer): they lie before its node.
+// A layer with its blobs. Layers that the passes of graph/ added (splits, casts) are nodes, too,
+// and so are the layers that compute a composite layer (CompositeLayer): they lie before its node.
 struct Node {
   // Whether a bottom has a gradient, as a composite layer says it of its own bottoms.
   enum class Propagation : char {
@@ -88,9 +88,9 @@ struct Wiring {
   std::vector<int> inputs, outputs;                   // in user_blobs
   std::vector<float> loss_weights;                    // of user_blobs
 
-  // All parameters in the order of their layers, shared ones repeated; and each once. Layers that share
-  // a parameter hold the same blob; one that sees it in another shape (PERMISSIVE) holds a blob of that
-  // shape on the same memories.
+  // All parameters in the order of their layers, shared ones repeated; and each once. Layers that
+  // share a parameter hold the same blob; one that sees it in another shape (PERMISSIVE) holds a
+  // blob of that shape on the same memories.
   std::vector<std::shared_ptr<BlobBase>> parameters;
   std::vector<int> learnable_ids;  // of `parameters`, in `learnable`
   std::vector<BlobBase*> learnable;
@@ -132,9 +132,10 @@ struct Wiring {
   std::string WeightsRange(const Node& node) const;
   // The node that alone reads the version of a blob that a node writes, as one bottom; else -1.
   int OnlyReader(int writer, int blob) const;
-  // The blobs of which a join is the only reader, and which are not joins' copies already: the names of
-  // their ranges, and of those of the joins' tops. If both have the same range, codes are copied, or
-  // written into the joined blob at once. Tops come before the bottoms that are joins themselves.
+  // The blobs of which a join is the only reader, and which are not joins' copies already: the
+  // names of their ranges, and of those of the joins' tops. If both have the same range, codes are
+  // copied, or written into the joined blob at once. Tops come before the bottoms that are joins
+  // themselves.
   std::vector<std::pair<std::string, std::string>> TiedRanges() const;
 
   int last_node() const { return static_cast<int>(nodes.size()) - 1; }

@@ -15,8 +15,8 @@ namespace caffe {
 //               Learning Inference", section 3.3)
 //   mse         the range whose expected squared error of quantization is least (Banner et al.
 //               2019, "Post training 4-bit quantization", section 3; found by search)
-//   kl          the threshold whose quantized distribution has the least Kullback-Leibler divergence
-//               from the clipped one (Migacz 2017, "8-bit Inference with TensorRT")
+//   kl          the threshold whose quantized distribution has the least Kullback-Leibler
+//               divergence from the clipped one (Migacz 2017, "8-bit Inference with TensorRT")
 //   margin      min_max, 1.5 times as wide: other data than the observed ones have larger values
 //   auto        for 8 bits the one of the first four with the least expected squared error, min_max
 //               if equal; for 16 bits margin, since steps of 16 bits cost less than clipping
@@ -31,9 +31,9 @@ struct CalibrationOptions {
   double percentile = 99.99;  // the percentage of the values that stays in the range
 };
 
-// The range for codes of `type`, with the name of its method, which is never auto. `observed` has the
-// smallest and the largest value; only the range of margin is wider. With kl for 16 bits, for which the
-// histogram is too coarse, the result is that of min_max, and its origin says so.
+// The range for codes of `type`, with the name of its method, which is never auto. `observed` has
+// the smallest and the largest value; only the range of margin is wider. With kl for 16 bits, for
+// which the histogram is too coarse, the result is that of min_max, and its origin says so.
 Range Calibrate(const Histogram& histogram, const Range& observed, DataType type,
                 const CalibrationOptions& options);
 

@@ -67,10 +67,10 @@ class PackedParameter final : public SyncedMemory::Source {
 
 // Stores elements of a narrow type in a blob of a file, instead of its data.
 void StorePacked(DataType type, std::string bytes, BlobProto* blob);
-// Stores `count` values as symmetric codes in the blob of parameter `index` of a layer, which has this
-// name of UniqueLayerNames in the file, and their scales in the file's quantizers. Each of `channels`
-// equal parts has a scale of its own, max |value| / 127 (32767) rounded to float, at least 2^-126, or
-// 1 if all are 0.
+// Stores `count` values as symmetric codes in the blob of parameter `index` of a layer, which has
+// this name of UniqueLayerNames in the file, and their scales in the file's quantizers. Each of
+// `channels` equal parts has a scale of its own, max |value| / 127 (32767) rounded to float, at
+// least 2^-126, or 1 if all are 0.
 template <class Value>
 void StoreCodes(const Value* values, int64_t count, int64_t channels, DataType type,
                 const std::string& layer, int index, BlobProto* blob, NetParameter* file);

@@ -26,8 +26,8 @@ class PseudoQuantizer {
   bool moved() const { return moved_; }
   // Changes the blob's data; there must be a range. Infinities become the ends of the range.
   void Quantize(BlobBase* blob);
-  // Changes the blob's diff, which is the gradient of the quantized data of the last Quantize: it is
-  // 0 where the code was clamped (straight-through estimator; Bengio et al. 2013).
+  // Changes the blob's diff, which is the gradient of the quantized data of the last Quantize: it
+  // is 0 where the code was clamped (straight-through estimator; Bengio et al. 2013).
   void Backward(BlobBase* blob);
   // Waits for the device.
   Range Read() const;

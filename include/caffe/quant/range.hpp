@@ -50,8 +50,8 @@ QuantRange AffineRange(const Range& range, DataType type);
 // Those of each channel, or of the whole parameter.
 std::vector<QuantRange> AffineRanges(const ChannelRanges& ranges, DataType type);
 
-// The ranges of channels with these scales: [-128 s, 127 s], likewise for 16 bits, so that the affine
-// formula returns the scale and the middle zero point.
+// The ranges of channels with these scales: [-128 s, 127 s], likewise for 16 bits, so that the
+// affine formula returns the scale and the middle zero point.
 ChannelRanges SymmetricRanges(const std::vector<double>& scales, DataType type);
 
 }  // namespace caffe

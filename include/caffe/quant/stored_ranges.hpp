@@ -30,16 +30,16 @@ std::vector<std::string> UniqueLayerNames(const NetParameter& file);
 // The name of the range of parameter `index` of a layer, <layer>_blobs_<index>_quant.
 std::string ParameterQuantizer(const std::string& layer, int index);
 
-// A MOE layer whose experts compute in grouped layers has one blob for all experts, moe/expert/conv;
-// one whose experts compute apart has moe/expert0/conv, moe/expert1/conv, … Returns the name of the
-// former for a name of the latter, and other names as they are.
+// A MOE layer whose experts compute in grouped layers has one blob for all experts,
+// moe/expert/conv; one whose experts compute apart has moe/expert0/conv, moe/expert1/conv, …
+// Returns the name of the former for a name of the latter, and other names as they are.
 std::string SharedExpertName(const std::string& name);
 
 // Resolves names with the layers of `file` and of `net`. Leaves out invalid ranges.
 StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net);
 
-// Throws if a file of this net could not hold ranges of blobs under these names, because two of them
-// are equal, or because ReadRanges takes one for something else: the range of a parameter, for
+// Throws if a file of this net could not hold ranges of blobs under these names, because two of
+// them are equal, or because ReadRanges takes one for something else: the range of a parameter, for
 // instance.
 void CheckRangeNames(const NetParameter& net, const std::vector<std::string>& blobs);
 

@@ -79,8 +79,8 @@ class ParameterArena {
   ParameterArena(const LearnableParameters& parameters, Device* device);
 
   std::vector<Part>& parts() { return parts_; }
-  // All diffs, in the order in which backward completes them: each bucket ends with the first blob by
-  // which it has at least so many bytes.
+  // All diffs, in the order in which backward completes them: each bucket ends with the first blob
+  // by which it has at least so many bytes.
   std::vector<GradientBucket> Buckets(int64_t bytes) const;
   // Brings data and diffs into their buffers and sets the diffs to zero: one fill for each type.
   void ClearDiffs();

@@ -59,23 +59,23 @@ class Solver {
   // final snapshot and test.
   void Solve(const std::string& resume = "");
   void Step(int64_t iterations);
-  // Step of several solvers by one thread, each with a communicator of its own: in each iteration the
-  // passes of all of them are one list of actions. They are at the same iteration, have the same
-  // iter_size, and train on one device.
+  // Step of several solvers by one thread, each with a communicator of its own: in each iteration
+  // the passes of all of them are one list of actions. They are at the same iteration, have the
+  // same iter_size, and train on one device.
   static void StepTogether(const std::vector<Solver*>& replicas, int64_t iterations);
   // From now on, gradients are summed over all ranks before callbacks, clipping and the update see
   // them, and an update divides them by iter_size times the number of ranks. Buckets of at least
-  // `bucket_bytes` are summed while the backward pass goes on. Throws if the net's parameters are not
-  // those of rank 0. The communicator must outlive the solver. The net becomes the replica of that
-  // rank, see Net::SetReplica; test nets read all data.
+  // `bucket_bytes` are summed while the backward pass goes on. Throws if the net's parameters are
+  // not those of rank 0. The communicator must outlive the solver. The net becomes the replica of
+  // that rank, see Net::SetReplica; test nets read all data.
   void SetCommunicator(Communicator* communicator, int64_t bucket_bytes = kBucketBytes);
   static constexpr int64_t kBucketBytes = int64_t{4} << 20;
   // The last part of an iteration: updates the parameters by the gradients in their diffs, and
   // increments the iteration.
   void ApplyUpdate();
-  // Reads a solverstate and the weights that were written with it: the file of their name next to the
-  // solverstate, else the path that the solverstate has. Throws if the files are of two snapshots
-  // (weights_id). After an error nothing has changed.
+  // Reads a solverstate and the weights that were written with it: the file of their name next to
+  // the solverstate, else the path that the solverstate has. Throws if the files are of two
+  // snapshots (weights_id). After an error nothing has changed.
   void Restore(const std::string& path);
   // Writes <prefix>_iter_<iteration>.caffemodel and .solverstate. Both are complete before either
   // gets its name; after an error neither is left, and older files of these names are.

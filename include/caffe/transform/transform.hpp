@@ -51,14 +51,14 @@ NetParameter FoldConstants(NetParameter model, TransformNotes* notes);
 NetParameter RemoveCasts(NetParameter model, TransformNotes* notes);
 
 // Stores parameters as packed data of type half or bfloat16: weights of convolutions and inner
-// products, matrices of recurrent layers and of mixtures of experts, and other parameters of at least
-// 4096 elements. A parameter that overflows half stays.
+// products, matrices of recurrent layers and of mixtures of experts, and other parameters of at
+// least 4096 elements. A parameter that overflows half stays.
 NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* notes);
 
 // Stores the same weights, without other parameters, as symmetric codes of quant8 or quant16, with
-// their scales in NetParameter.quantizer: one for each output channel if channels are the first axis
-// of the weights, else one for all. Nets that compute in the type take the codes as they are; others
-// decode them to float.
+// their scales in NetParameter.quantizer: one for each output channel if channels are the first
+// axis of the weights, else one for all. Nets that compute in the type take the codes as they are;
+// others decode them to float.
 NetParameter QuantizeWeights(NetParameter model, DataType type, TransformNotes* notes);
 
 struct TransformOptions {
@@ -121,7 +121,8 @@ NetParameter TransformModel(NetParameter model, const TransformOptions& options,
 NetParameter JoinModel(const NetParameter& net, NetParameter weights);
 // JoinModel with caffemodels or HDF5 files; later files replace weights of earlier ones. `strict`:
 // throws for parameters that no layer of the net takes. A layer without its parameters is always an
-// error of what is made of the model. `coded` (may be null) gets the types of codes that were decoded.
+// error of what is made of the model. `coded` (may be null) gets the types of codes that were
+// decoded.
 NetParameter ReadModel(const NetParameter& net, const std::vector<std::string>& weights,
                        bool strict = false, std::set<std::string>* coded = nullptr);
 NetParameter ReadModel(const std::string& net, const std::vector<std::string>& weights,

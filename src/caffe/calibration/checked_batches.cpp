@@ -36,8 +36,8 @@ Shape ShapeOf(const Batch& batch, const std::string& name, const Shape& wanted) 
   return items;
 }
 
-// Throws if the batch has not the net's inputs, if a shape does not fit, or if inputs have different
-// numbers of items. Sets the number of items if it is negative.
+// Throws if the batch has not the net's inputs, if a shape does not fit, or if inputs have
+// different numbers of items. Sets the number of items if it is negative.
 void Check(const Net& net, int64_t index, Batch* batch) {
   const std::string where = Concat("batch ", index, ": ");
   const std::vector<int>& inputs = net.input_blob_indices();

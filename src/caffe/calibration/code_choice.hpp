@@ -12,8 +12,8 @@ class CodeChoice {
   // `gram` is G, [size, size].
   CodeChoice(std::vector<double> gram, int64_t size);
 
-  // The codes of w, which is in units of codes, within [-codes, codes]. Writes d' G d of the nearest
-  // codes and of the result, which is never larger.
+  // The codes of w, which is in units of codes, within [-codes, codes]. Writes d' G d of the
+  // nearest codes and of the result, which is never larger.
   std::vector<double> Choose(const std::vector<double>& w, double codes, double* nearest,
                              double* chosen) const;
 
@@ -21,8 +21,8 @@ class CodeChoice {
   void Factor();
   // Rounds from the last value to the first; see WeightRounding.
   std::vector<double> Sequential(const std::vector<double>& w, double codes) const;
-  // Changes single codes to the other one as long as that lowers d' G d; returns it, and writes what it
-  // was before.
+  // Changes single codes to the other one as long as that lowers d' G d; returns it, and writes
+  // what it was before.
   double Improve(const std::vector<double>& w, double codes, std::vector<double>* q,
                  double* before) const;
 

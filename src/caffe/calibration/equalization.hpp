@@ -15,9 +15,9 @@ namespace caffe {
 // layers for which that does not change the result: ReLU, PReLU, MAX pooling, Dropout and Concat of
 // channels. The scale of a channel is (largest value of the channel / that of all channels)^alpha.
 //
-// Producers whose blobs one consumer reads together have one alpha, of 0, 1/4, … 1: the one with the
-// least expected noise at the consumers' sums, which is that of codes of their bottoms plus that of
-// rounding their weights with one scale for each output channel.
+// Producers whose blobs one consumer reads together have one alpha, of 0, 1/4, … 1: the one with
+// the least expected noise at the consumers' sums, which is that of codes of their bottoms plus
+// that of rounding their weights with one scale for each output channel.
 class Equalization {
  public:
   explicit Equalization(const Net& net);

@@ -45,7 +45,8 @@ DataType TypeOf(const NetParameter& net) {
   return net.has_data_type() ? DataTypeByProto(net.data_type()) : kFloat;
 }
 
-// Stores a blob of a nested layer. Those with several axes are weights with the output channels first.
+// Stores a blob of a nested layer. Those with several axes are weights with the output channels
+// first.
 void PackMatrix(DataType type, const BlobBase& parameter, const std::string& layer, int index,
                 BlobProto* blob, NetParameter* file) {
   if (type == kFloat || type == kDouble) return;

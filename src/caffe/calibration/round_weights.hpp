@@ -14,13 +14,13 @@ namespace caffe {
 
 // Chooses for each weight the code above or below it so that the layer's sums on calibration data
 // change least, instead of the nearest code (rounding by reconstruction: Nagel et al. 2020, "Up or
-// Down? Adaptive Rounding for Post-Training Quantization", equation 15). With the differences d of an
-// output channel's weights and the mean G of x x' over the inputs x of its sums, the mean squared
-// change is d' G d.
+// Down? Adaptive Rounding for Post-Training Quantization", equation 15). With the differences d of
+// an output channel's weights and the mean G of x x' over the inputs x of its sums, the mean
+// squared change is d' G d.
 //
-// The codes are found weight by weight: with G = R' R, R upper triangular, the last weight is rounded
-// to the nearest code, and each one before it to the nearest code of its value plus
-// sum over j > i of R_ij / R_ii d_j (Frantar et al. 2022, "GPTQ"; Babai 1986). Then single weights
+// The codes are found weight by weight: with G = R' R, R upper triangular, the last weight is
+// rounded to the nearest code, and each one before it to the nearest code of its value plus sum
+// over j > i of R_ij / R_ii d_j (Frantar et al. 2022, "GPTQ"; Babai 1986). Then single weights
 // change to their other code as long as that lowers d' G d, from these codes and from the nearest
 // ones; the better result is taken. So it is never worse than the nearest codes on the rows in G.
 class WeightRounding {
@@ -31,7 +31,8 @@ class WeightRounding {
 
   // `file` holds the weights; its layers are those of the net, by their indices. Quantized layers
   // have the type `type`. `centred`: the mean change of a
-  // sum does not count, because biases are corrected afterwards. `batches`: how often Add is called.
+  // sum does not count, because biases are corrected afterwards. `batches`: how often Add is
+  // called.
   WeightRounding(const Net& net, const NetParameter& file, DataType type, bool centred,
                  int64_t batches);
   ~WeightRounding();

@@ -11,15 +11,15 @@ namespace caffe {
 // a part of the mean square of the weights.
 double WeightNoise(const Net& net, const NetParameter& file, int layer, DataType type);
 
-// The errors of the layers' tops that rounding the weights makes: each layer runs with the differences
-// of the weights on the bottoms of the float net.
+// The errors of the layers' tops that rounding the weights makes: each layer runs with the
+// differences of the weights on the bottoms of the float net.
 class RoundingErrors {
  public:
   RoundingErrors(const FloatNet& net, const NetParameter& file, DataType type);
   // Adds the errors on the current blobs of the net, which must all be kept.
   void Add(const Net& net);
-  // The sum of the squares of a layer's errors; with `corrects_biases` of their differences from the
-  // channels' means, which CorrectBiases removes.
+  // The sum of the squares of a layer's errors; with `corrects_biases` of their differences from
+  // the channels' means, which CorrectBiases removes.
   double Square(int layer, bool corrects_biases) const;
   // Subtracts the mean error of each output channel from the biases in the file; returns how many
   // layers it changed. Layers without a bias do not change.

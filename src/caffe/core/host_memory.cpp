@@ -14,7 +14,8 @@ constexpr uintptr_t kLeastReturned = 128 << 10;
 }  // namespace
 
 void* AllocateHostMemory(int64_t bytes, int64_t alignment) noexcept {
-  // Not operator new: its memory is released with the alignment, which FreeHostMemory does not know.
+  // Not operator new: its memory is released with the alignment, which FreeHostMemory does not
+  // know.
   void* memory = nullptr;
   if (posix_memalign(&memory, static_cast<size_t>(alignment), static_cast<size_t>(bytes)) != 0)
     return nullptr;

@@ -11,8 +11,8 @@ namespace caffe {
 
 namespace {
 
-// The bytes of the character in UTF-8 at the beginning of the text, also of a control character; 0 if
-// there is none.
+// The bytes of the character in UTF-8 at the beginning of the text, also of a control character; 0
+// if there is none.
 size_t CharacterLength(std::string_view text) {
   const auto byte = [&](size_t at) { return static_cast<unsigned char>(text[at]); };
   if (byte(0) < 0x80) return 1;

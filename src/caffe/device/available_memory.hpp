@@ -23,8 +23,8 @@ void SetHostMemoryRoot(const std::string& root);
 // Returns what the device has. Freed memory that it keeps counts as available; reservations do not.
 AvailableMemory AvailableMemoryOf(const Device& device);
 
-// Throws OutOfMemory if the device does not have these bytes: for large arrays that are filled as soon
-// as they are allocated, before a net's forecast. `purpose` names them.
+// Throws OutOfMemory if the device does not have these bytes: for large arrays that are filled as
+// soon as they are allocated, before a net's forecast. `purpose` names them.
 void CheckAvailableMemory(const Device& device, int64_t bytes, const std::string& purpose);
 
 // Memory that this process is going to take, such as a solver's history.

@@ -23,8 +23,8 @@ int64_t RoundUp(int64_t bytes) {
   return (std::max<int64_t>(bytes, 1) + unit - 1) / unit * unit;
 }
 
-// By how much a cached buffer may be larger than the request that gets it. Small for large buffers, so
-// that a device holds what was asked for.
+// By how much a cached buffer may be larger than the request that gets it. Small for large buffers,
+// so that a device holds what was asked for.
 int64_t MostWaste(int64_t bytes) { return bytes < (1 << 20) ? bytes / 4 : bytes / 64; }
 
 // The same where a new buffer would have cached ones go back to the driver first.

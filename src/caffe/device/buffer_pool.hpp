@@ -93,8 +93,8 @@ class BufferPool {
   // The largest bytes_in_use_ of the current period of kPeriod allocations, and of the one before.
   int64_t recent_peak_ = 0, earlier_peak_ = 0;
   int period_ = 0;  // allocations of the current period
-  // After TrimCache, until the next allocation: what still holds memory of a net, such as blobs of a
-  // script, is destroyed after it.
+  // After TrimCache, until the next allocation: what still holds memory of a net, such as blobs of
+  // a script, is destroyed after it.
   bool trims_ = false;
   uint64_t last_allocation_ = 0;
   std::atomic<uint64_t> frees_{0};

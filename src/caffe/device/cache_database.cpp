@@ -68,7 +68,8 @@ Kind KindOf(int code) {
     case SQLITE_FULL:
     case SQLITE_PERM: return Kind::kReadOnly;
     case SQLITE_IOERR:
-      // The file is shorter than its first page says. Older versions of SQLite call that damage, too.
+      // The file is shorter than its first page says. Older versions of SQLite call that damage,
+      // too.
       if (code == SQLITE_IOERR_SHORT_READ) return Kind::kDamaged;
       // Quotas and file size limits are reported as a failed write, not as SQLITE_FULL.
       return code == SQLITE_IOERR_WRITE || code == SQLITE_IOERR_FSYNC ? Kind::kReadOnly

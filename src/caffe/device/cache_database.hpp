@@ -59,9 +59,9 @@ class Statement {
   sqlite3_stmt* statement_ = nullptr;
 };
 
-// One connection to the cache's file, of the current schema. Everything throws DatabaseError. A file
-// that another user may have written, or that lies in a folder that another user may write, is not
-// opened.
+// One connection to the cache's file, of the current schema. Everything throws DatabaseError. A
+// file that another user may have written, or that lies in a folder that another user may write, is
+// not opened.
 class Database {
  public:
   // Creates directory and file as needed; sets aside a file that is damaged, foreign or of another

@@ -26,8 +26,8 @@ std::string Trim(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
 }
 
-// One KERNEL(…) or SPAN_KERNEL(…) in a text: positions of the word, of its parenthesis and after its
-// end.
+// One KERNEL(…) or SPAN_KERNEL(…) in a text: positions of the word, of its parenthesis and after
+// its end.
 struct Head {
   size_t begin, open, end;
   bool spans;

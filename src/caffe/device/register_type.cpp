@@ -117,9 +117,9 @@ std::vector<float> Probes() {
   return probes;
 }
 
-// A number that a code stands for is rounded to itself, up to a relative error of `tolerance`. `back`
-// are the values of the codes that from_float gives for `values`. NaN stands for codes that are not
-// used.
+// A number that a code stands for is rounded to itself, up to a relative error of `tolerance`.
+// `back` are the values of the codes that from_float gives for `values`. NaN stands for codes that
+// are not used.
 void CheckRoundTrips(const std::string& name, const std::vector<uint32_t>& codes,
                      const std::vector<float>& values, const std::vector<uint32_t>& codes_back,
                      const std::vector<float>& back, float tolerance) {

@@ -181,8 +181,8 @@ std::string WhyUntrusted(const fs::path& path) {
       complaint = Complaint(status, at, names.empty() ? Role::kCode : Role::kOnTheWay);
     }
   }
-  // Some links of /proc lead elsewhere than their texts say. Another process of this user may replace
-  // the file between two looks, but not each time.
+  // Some links of /proc lead elsewhere than their texts say. Another process of this user may
+  // replace the file between two looks, but not each time.
   for (int looks = 0; complaint.empty() && links > 0; ++looks) {
     const auto followed = StatusOf(path.string()), named = StatusOf(at.string());
     if (!followed || (named && Same(*followed, *named))) break;

@@ -24,14 +24,15 @@ std::string WhyUntrusted(const std::filesystem::path& path);
 // umask. Returns 0 or a number of errno; 0 also if there is a file with this name.
 int MakePrivateFolder(const std::filesystem::path& folder);
 
-// Makes an empty folder for this process alone: `<parent>/<name>-XXXXXX`, in TMPDIR or in one of the
-// usual folders for temporary files, the first one that can be written, trusted and run code from.
-// Returns an empty path if there is none; then `why` has the reason for each.
+// Makes an empty folder for this process alone: `<parent>/<name>-XXXXXX`, in TMPDIR or in one of
+// the usual folders for temporary files, the first one that can be written, trusted and run code
+// from. Returns an empty path if there is none; then `why` has the reason for each.
 std::filesystem::path MakeTemporaryFolder(const std::string& name, std::string* why);
 
-// Why files cannot be written in a folder, or in the nearest of its parents that exists: the system's
-// words, after the path. Empty if they can. It writes a file without a name: rights alone do not say
-// whether a disk is full, and root has all of them, also where the kernel makes no files.
+// Why files cannot be written in a folder, or in the nearest of its parents that exists: the
+// system's words, after the path. Empty if they can. It writes a file without a name: rights alone
+// do not say whether a disk is full, and root has all of them, also where the kernel makes no
+// files.
 std::string WhyUnwritable(const std::filesystem::path& folder);
 
 }  // namespace caffe

@@ -158,8 +158,8 @@ void Write(const fs::path& path, const std::string& text) {
               "; make room there, or set TMPDIR to another folder that only you can write");
 }
 
-// Runs a command without a shell; its messages go to `log`, and its temporary files to `folder`. The
-// exit status; -1 if there is no such command.
+// Runs a command without a shell; its messages go to `log`, and its temporary files to `folder`.
+// The exit status; -1 if there is no such command.
 int Run(std::vector<std::string> command, const fs::path& log, const fs::path& folder) {
   std::vector<char*> arguments, variables;
   for (std::string& word : command) arguments.push_back(word.data());
@@ -247,8 +247,8 @@ std::unique_ptr<TypeFunctions> Load(const std::string& library, const std::strin
   return std::make_unique<CompiledFunctions>(*opened, "what a compiler made of data type " + name);
 }
 
-// From the program cache or from the compiler; null without either. Of a type with a table the cache
-// has the table.
+// From the program cache or from the compiler; null without either. Of a type with a table the
+// cache has the table.
 std::unique_ptr<TypeFunctions> Compiled(const TypeInfo& info) {
   ProgramCache& cache = Runtime::Get().program_cache();
   TypeInfo nameless = info;

@@ -210,8 +210,8 @@ class Finder {
     return "";
   }
 
-  // Whether the layer would keep a copy of its bottom if it worked in place. A layer on the top of a
-  // data layer stays in place: without a gradient of its bottom the layer may need no copy.
+  // Whether the layer would keep a copy of its bottom if it worked in place. A layer on the top of
+  // a data layer stays in place: without a gradient of its bottom the layer may need no copy.
   bool Copies(int index) const {
     const LayerParameter& layer = Layer(index);
     const BackwardReads reads = BackwardReadsOf(layer);

@@ -1,6 +1,6 @@
 // A caffemodel whose large arrays are aligned. Protocol buffers may hold the fields of a message in
-// any order: those that protobuf writes come first, then padding, then the array. Padding is a field
-// that BlobProto does not declare, so that readers ignore it.
+// any order: those that protobuf writes come first, then padding, then the array. Padding is a
+// field that BlobProto does not declare, so that readers ignore it.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream.h>
 

@@ -188,8 +188,8 @@ std::string NewTemporaryName(const std::string& path) {
   return name;
 }
 
-// Locks a temporary file or folder. Without a lock, where the file system has none, the number of the
-// process in its name protects it.
+// Locks a temporary file or folder. Without a lock, where the file system has none, the number of
+// the process in its name protects it.
 void Lock(int descriptor, const std::string& temporary) {
   if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     log::Debug(Concat(temporary, ": no lock: ", Reason()));

@@ -174,7 +174,8 @@ std::map<std::string, int> StoredLayers(const std::vector<Hdf5Layer>& layers) {
   return stored;
 }
 
-// The layer with a parameter whose path is this name or the beginning of it; empty if there is none.
+// The layer with a parameter whose path is this name or the beginning of it; empty if there is
+// none.
 std::string LayerInTheWay(const std::string& name, const std::map<std::string, int>& stored) {
   for (size_t slash = name.find('/'); slash != std::string::npos;
        slash = name.find('/', slash + 1)) {

@@ -215,8 +215,8 @@ std::string ReadText(const std::string& path, const pb::Message& message) {
   return text;
 }
 
-// The layers of a net's text. If their number is that of the net's layers after it was upgraded, they
-// have the same order, behind `added`, the layer of the net's inputs.
+// The layers of a net's text. If their number is that of the net's layers after it was upgraded,
+// they have the same order, behind `added`, the layer of the net's inputs.
 struct LayersOfText {
   LayersOfText(std::string_view text, const NetParameter& net) {
     for (TextLayer& layer : FindLayers(text)) {

@@ -8,8 +8,8 @@
 namespace caffe {
 namespace {
 
-// Calls `open(name, begin)` and `close(at)` for every message, and `value(name, word)` for every name
-// that is followed by a word or a string.
+// Calls `open(name, begin)` and `close(at)` for every message, and `value(name, word)` for every
+// name that is followed by a word or a string.
 struct Visitor {
   std::function<void(std::string_view name, size_t begin)> open;
   std::function<void(size_t at)> close;

@@ -6,8 +6,8 @@
 
 namespace caffe {
 
-// Each writes `count` numbers, of which number i depends on `seed` and `first` + i alone. They have the
-// same bits on every processor.
+// Each writes `count` numbers, of which number i depends on `seed` and `first` + i alone. They have
+// the same bits on every processor.
 struct RandomSteps {
   // Uniform in [0, 1): multiples of 2^-53.
   void (*uniform)(unsigned long seed, unsigned long first, long count, double* y);

@@ -18,8 +18,8 @@ namespace {
 // score is ranked above it, and NaN above every number; an item whose label has the score NaN is a
 // miss. 0 if no item is counted.
 // bottom 0: scores [outer…, C, inner…]; bottom 1: outer * inner labels, always float, integers in
-// [0, C) or ignore_label; others are an error (CheckData). top 0: no axes; top 1 (optional): the same
-// per class, [C], 0 for a class without items. No gradient.
+// [0, C) or ignore_label; others are an error (CheckData). top 0: no axes; top 1 (optional): the
+// same per class, [C], 0 for a class without items. No gradient.
 // accuracy_param: top_k (1), axis (1), ignore_label.
 // Types: float kinds, quant8 and quant16: codes have the order of their values. Tops are always
 // float.

@@ -14,8 +14,8 @@ namespace {
 //   dE/da = the sum over the channel of x dE/dy,  dE/dx = a dE/dy,  dE/db = dE/dy
 // bottom 0: a [N, C], further axes are of one element; bottom 1: x [N, C, …]; bottom 2: b, like x;
 // top 0: like x. Not in place.
-// Types: float kinds. Sums are taken in float (double for double), in an order that depends on shape
-// and device only.
+// Types: float kinds. Sums are taken in float (double for double), in an order that depends on
+// shape and device only.
 class Axpy : public LayerBase {
  public:
   using LayerBase::LayerBase;

@@ -27,14 +27,14 @@ namespace {
 //   dE/dx = (dE/dy - mean of dE/dy - y times mean of y dE/dy) / sqrt(variance + eps)
 // - with use_global_stats blob 0 / blob 2 and blob 1 / blob 2 (0 if blob 2 is 0).
 //   dE/dx = dE/dy / sqrt(variance + eps)
-// bottom 0, top 0: at least two axes, the same shape. In place allowed: a copy of the bottom is kept
-// for the gradient, but with global statistics and no ReLU.
+// bottom 0, top 0: at least two axes, the same shape. In place allowed: a copy of the bottom is
+// kept for the gradient, but with global statistics and no ReLU.
 // blobs: [channels], [channels], [1]. A solver does not change them: their lr_mult is 0; another
 // value in `param` is an error.
 // batch_norm_param: use_global_stats (in phase TRAIN false, in TEST true), moving_average_fraction
 //   (0.999), eps (1e-5), fused_relu (false): y = max(y, 0).
-// Types: float kinds; with global statistics, quant8 and quant16 forward (CodeAffine), where y has a
-// range of its own. Blobs and statistics are float, double for double.
+// Types: float kinds; with global statistics, quant8 and quant16 forward (CodeAffine), where y has
+// a range of its own. Blobs and statistics are float, double for double.
 class BatchNorm : public CodedLayer {
  public:
   using CodedLayer::CodedLayer;

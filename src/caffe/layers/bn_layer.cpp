@@ -15,21 +15,22 @@
 namespace caffe {
 namespace {
 
-// y = slope v + bias with v = (x - mean) / sqrt(variance + eps), for each channel (axis 1): BatchNorm
-// and Scale in one layer, in two forms. Variances are biased.
+// y = slope v + bias with v = (x - mean) / sqrt(variance + eps), for each channel (axis 1):
+// BatchNorm and Scale in one layer, in two forms. Variances are biased.
 // - PSPNet. blobs: slope, bias, mean, variance. In TRAIN mean and variance are those of the batch,
 //   and blobs 2 and 3 become momentum blob + (1 - momentum) that of the batch. In TEST, and where
 //   `frozen`, they are blobs 2 and 3. A frozen layer learns nothing.
-// - SegNet, where scale_filler, shift_filler or bn_mode is given. blobs: slope, bias. With LEARN mean
-//   and variance are those of the batch, in both phases; eps is 1e-9. With INFERENCE the two blobs
-//   include them: y = slope x + bias.
+// - SegNet, where scale_filler, shift_filler or bn_mode is given. blobs: slope, bias. With LEARN
+//   mean and variance are those of the batch, in both phases; eps is 1e-9. With INFERENCE the two
+//   blobs include them: y = slope x + bias.
 //   dE/dslope += sum of v dE/dy, dE/dbias += sum of dE/dy
 //   dE/dx = slope (dE/dy - mean of dE/dy - v times mean of v dE/dy) / sqrt(variance + eps) with the
 //   statistics of the batch, else slope dE/dy / sqrt(variance + eps)
-// bottom 0, top 0: at least two axes, the same shape. In place allowed: a copy of the bottom is kept
-// where the gradient needs it. top 1 and 2 (optional, LEARN): mean and variance [1, C, 1, 1], as
-// float, without a gradient.
-// blobs: each [1, C, 1, 1]. lr_mult and decay_mult of blobs 2 and 3, and of all where `frozen`, are 0.
+// bottom 0, top 0: at least two axes, the same shape. In place allowed: a copy of the bottom is
+// kept where the gradient needs it. top 1 and 2 (optional, LEARN): mean and variance [1, C, 1, 1],
+// as float, without a gradient.
+// blobs: each [1, C, 1, 1]. lr_mult and decay_mult of blobs 2 and 3, and of all where `frozen`, are
+// 0.
 // bn_param: slope_filler (constant 1), bias_filler (constant 0), momentum (0.9), eps (1e-5), frozen
 //   (false); or scale_filler (constant 1), shift_filler (constant 0), bn_mode (LEARN).
 // Types: float kinds; blobs and statistics are float, double for double.

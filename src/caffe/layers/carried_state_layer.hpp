@@ -4,8 +4,8 @@
 
 namespace caffe {
 
-// The last state of the forward before, in the net of a recurrent layer (Recurrent), which stores it
-// by a StoredState layer. 0 in the first forward and after a change of N.
+// The last state of the forward before, in the net of a recurrent layer (Recurrent), which stores
+// it by a StoredState layer. 0 in the first forward and after a change of N.
 // bottom 0: cont [T, N], of which only N is used; top 0: [1, N, num_output]. No gradient.
 // recurrent_param: num_output.
 // Types: float kinds. The state stays on the device; solverstates contain it.

@@ -10,8 +10,8 @@ namespace caffe {
 namespace {
 
 // Joins the bottoms along an axis. Their gradients are the parts of the top's. With a single bottom
-// the top shares its data and diff; nothing is copied. In phase TEST, steps of a net may write their
-// tops into this one's.
+// the top shares its data and diff; nothing is copied. In phase TEST, steps of a net may write
+// their tops into this one's.
 // bottom 0…: equal extents except along the axis; top 0: the sum of the extents there.
 // concat_param: axis (1, from the end if negative), or its older form concat_dim (1).
 // Types: float kinds; quant8 and quant16 forward, where y has a range of its own: codes are copied

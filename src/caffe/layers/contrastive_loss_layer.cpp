@@ -14,9 +14,9 @@ namespace {
 // Reduction by Learning an Invariant Mapping, CVPR 2006, equation 4.
 //   dE/da = dE/dloss s (a - b) / N,  dE/db = -dE/da, where s is 1 for similar pairs; for the others
 //   0 beyond the margin, else -(m - d) / (d + 10^-4), legacy_version: -1
-// bottom 0 (a), bottom 1 (b): [N, …] with the same number of elements; bottom 2 (y): N numbers, always
-// float, truncated to integers, no gradient; one that is not finite is an error (CheckData). top 0: no
-// axes.
+// bottom 0 (a), bottom 1 (b): [N, …] with the same number of elements; bottom 2 (y): N numbers,
+// always float, truncated to integers, no gradient; one that is not finite is an error (CheckData).
+// top 0: no axes.
 // contrastive_loss_param: margin (1), legacy_version (false). loss_param: under normalization
 // PRE_FIXED, pre_fixed_normalizer stands for N; nothing else is read.
 // Types: float kinds.

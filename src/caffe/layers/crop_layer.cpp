@@ -13,8 +13,8 @@ namespace {
 //   y[i, j, …] = x[i + offset_i, j + offset_j, …]
 // The gradient is that of y inside the window, and 0 outside. Only the shape of bottom 1 is used:
 // its data are not read, and it has no gradient.
-// bottom 0: any shape; bottom 1: as many axes; top 0: the extents of bottom 0 before the axis and of
-// bottom 1 from it on. Not in place.
+// bottom 0: any shape; bottom 1: as many axes; top 0: the extents of bottom 0 before the axis and
+// of bottom 1 from it on. Not in place.
 // crop_param: axis (2, from the end if negative), offset (0; one for all axes from there on, or one
 //   for each).
 // Types: all; the range of quantized blobs is carried through. Backward float kinds.

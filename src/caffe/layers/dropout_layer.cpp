@@ -13,8 +13,8 @@ namespace {
 // device, and the backward pass computes it again.
 // bottom 0, top 0: any shape, the same. In place allowed.
 // dropout_param: dropout_ratio (0.5), scale_train (true).
-// Types: float kinds; quant8 and quant16 in TEST, where the top has the bottom's codes, and its range,
-// multiplied by 1 - ratio with scale_train: false.
+// Types: float kinds; quant8 and quant16 in TEST, where the top has the bottom's codes, and its
+// range, multiplied by 1 - ratio with scale_train: false.
 class Dropout : public LayerBase {
  public:
   using LayerBase::LayerBase;

@@ -19,8 +19,8 @@ namespace {
 // and on the number of forwards.
 // top 0…: dummy_data_param.shape, one for all tops or one per top; or the older num, channels,
 //   height, width, each once or once per top.
-// dummy_data_param: data_filler, none (constant 0), one for all or one per top. Tops that layers read
-//   as labels of classes, and as nothing else, are truncated to integers, with one warning.
+// dummy_data_param: data_filler, none (constant 0), one for all or one per top. Tops that layers
+//   read as labels of classes, and as nothing else, are truncated to integers, with one warning.
 // Types: float kinds.
 class DummyData : public LayerBase, public HasRecords, public ClassSource {
  public:

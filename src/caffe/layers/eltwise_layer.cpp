@@ -23,8 +23,8 @@ namespace {
 // bottoms, top 0: the same shape, which may be any. Not in place.
 // eltwise_param: operation (SUM), coeff (1 each; as many as bottoms or none, not for PROD, ignored
 //   for MAX), stable_prod_grad (true).
-// Types: float kinds; quant8 and quant16 forward, where y has a range of its own. With v_i = code of
-// x_i - its zero point, the code of y - its zero point is
+// Types: float kinds; quant8 and quant16 forward, where y has a range of its own. With v_i = code
+// of x_i - its zero point, the code of y - its zero point is
 //   SUM:  round(sum of v_i m_i / 2^n), m_i / 2^n being coeff_i s_i / s_y with one n (CommonShift)
 //   PROD: round(product of v_i times that of s_i / s_y), for up to 3 bottoms
 //   MAX:  the largest round(v_i s_i / s_y)

@@ -13,15 +13,15 @@
 namespace caffe {
 namespace {
 
-// One of the layers that compute a MOE layer: a Convolution for each expert, which computes the rows
-// of that expert.
+// One of the layers that compute a MOE layer: a Convolution for each expert, which computes the
+// rows of that expert.
 //   y[r] = the convolution of x[r] with the weights of the expert of row r, and its bias
 // bottom 0: x [rows, C, …]; bottom 1: offsets [E + 1] of MOERoute, always float.
 // top 0: [rows, num_output, …]. Not in place.
 // blobs: weights and bias of each expert, as in Convolution.
 // convolution_param: as in Convolution, with axis 1; moe_param: experts (E), select_experts.
-// Types: float kinds; quant8 and quant16 forward: one range for the rows of all experts, weights per
-// expert and output channel.
+// Types: float kinds; quant8 and quant16 forward: one range for the rows of all experts, weights
+// per expert and output channel.
 class GroupedConvolution : public GroupedLayer {
  public:
   using GroupedLayer::GroupedLayer;

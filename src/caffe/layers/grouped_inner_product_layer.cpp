@@ -11,15 +11,15 @@
 namespace caffe {
 namespace {
 
-// One of the layers that compute a MOE layer: an InnerProduct for each expert, which computes the rows
-// of that expert.
+// One of the layers that compute a MOE layer: an InnerProduct for each expert, which computes the
+// rows of that expert.
 //   y[r] = W x[r] + b with the weights and the bias of the expert of row r
 // bottom 0: x [rows, …]; bottom 1: offsets [E + 1] of MOERoute, always float.
 // top 0: [rows, num_output]. Not in place.
 // blobs: weights and bias of each expert, as in InnerProduct.
 // inner_product_param: as in InnerProduct, with axis 1; moe_param: experts (E), select_experts.
-// Types: float kinds; quant8 and quant16 forward: one range for the rows of all experts, weights per
-// expert and output.
+// Types: float kinds; quant8 and quant16 forward: one range for the rows of all experts, weights
+// per expert and output.
 class GroupedInnerProduct : public GroupedLayer {
  public:
   using GroupedLayer::GroupedLayer;

@@ -12,7 +12,8 @@ namespace {
 //   r = sigmoid(a_r + b_r), z = sigmoid(a_z + b_z), n = tanh(a_n + r b_n)
 //   h = (1 - z) n + z cont h_before
 // where a = bottom 1 and b = cont bottom 3.
-// bottom 0: h_before [1, N, H]; bottom 1: gates [1, N, 3H], the parts r, z, n; bottom 2: cont [1, N];
+// bottom 0: h_before [1, N, H]; bottom 1: gates [1, N, 3H], the parts r, z, n; bottom 2: cont [1,
+// N];
 // bottom 3: [1, N, 3H]. top 0: h [1, N, H]. Not in place.
 // No gradient of cont. Where cont is 0, h_before and bottom 3 may be anything.
 // Types: float kinds; cont is float.

@@ -12,8 +12,8 @@ namespace {
 //   dE/dx_k = dE/dloss (p_k R[label] - H[label, k]) / divisor with R the row sums of H; 0 where the
 //   label is ignored
 // bottom 0 (x): [outer…, C, inner…]; bottom 1: outer * inner labels, integers in [0, C) or
-// ignore_label; others are an error (CheckData); bottom 2 (optional): H, C * C elements. Bottoms 1 and 2
-// are always float and have no gradient. top 0: no axes; top 1 (optional): p.
+// ignore_label; others are an error (CheckData); bottom 2 (optional): H, C * C elements. Bottoms 1
+// and 2 are always float and have no gradient. top 0: no axes; top 1 (optional): p.
 // infogain_loss_param: source (a file with a BlobProto, if there is no bottom 2), axis (1).
 // loss_param: ignore_label, normalization (VALID: the divisor is the number of labels that count),
 // pre_fixed_normalizer; normalize is an error, as in BVLC's Caffe. The divisor is at least 1.

@@ -10,8 +10,8 @@ namespace {
 // One of the layers that compute a MOE layer, see MOERoute: the weighted sums of the experts' rows.
 //   y[n] = sum over k of weights[n, k] x[slots[n, k]], without the k whose slot is -1
 //   dE/dx[r] = weights[rows[r]] dE/dy[rows[r] / K];  dE/dweights[n, k] = <dE/dy[n], x[slots[n, k]]>
-// bottom 0: x [rows, …]; bottom 1: weights [N, K]; bottom 2: slots [N, K]; bottom 3: rows. Slots and
-// rows are always float.
+// bottom 0: x [rows, …]; bottom 1: weights [N, K]; bottom 2: slots [N, K]; bottom 3: rows. Slots
+// and rows are always float.
 // top 0: [N, …]. Not in place. Rows that no item uses are not read.
 // Types: float kinds.
 class MOECombine : public LayerBase {

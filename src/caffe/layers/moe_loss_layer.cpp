@@ -9,7 +9,7 @@ namespace {
 //   load balance: w E / K * sum over e of u[e] * (mean over n of p[n, e])   (w for even use; Switch
 //     Transformers, Fedus et al. 2021, eq. 4). The usage u counts as a constant, so that
 //     dE/dp[n, e] = w E u[e] / (K N), also for unselected experts
-//   router z: w * mean over n of log(sum over e of exp(z[n, e]))^2          (ST-MoE, Zoph et al. 2022)
+//   router z: w * mean over n of log(sum over e of exp(z[n, e]))^2     (ST-MoE, Zoph et al. 2022)
 // bottom 0: the probabilities p [N, E]; bottom 1: observed usage u [N, E] of MOERoute; bottom 2:
 // the inputs z of the gate's softmax [N, E], if z_loss_weight is not 0.
 // top 0: the sum of both.

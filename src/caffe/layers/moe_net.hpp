@@ -13,8 +13,8 @@ class Device;
 
 // Makes the layers that compute a MOE layer:
 //   gating net -> MOERoute -> MOEGather -> one expert net with grouped layers -> MOECombine
-// Each layer of the expert net then computes the rows of all experts. If that is not possible, or with
-// full_forward, every expert computes all items:
+// Each layer of the expert net then computes the rows of all experts. If that is not possible, or
+// with full_forward, every expert computes all items:
 //   gating net -> MOERoute;  expert nets -> Concat -> MOECombine
 class MOENet {
  public:

@@ -28,12 +28,13 @@ namespace {
 // top 2: weights [N, K].
 // top 3: slots [N, K], always float: the row of each pair; -1 if its expert was full.
 // top 4: rows, always float: the pair of each row, n * K + k; -1 for a row without one.
-// top 5: offsets [E + 1], always float: the first row of each expert, then the number of rows in use.
-// There are N K rows, ordered by expert and by item. With full_forward there are E N: every expert
-// computes all items, and row e N + n belongs to expert e and item n.
+// top 5: offsets [E + 1], always float: the first row of each expert, then the number of rows in
+// use. There are N K rows, ordered by expert and by item. With full_forward there are E N: every
+// expert computes all items, and row e N + n belongs to expert e and item n.
 //
 // Gradients: dE/dp through the weights, as of a softmax over the selected experts, or as they are
-// without normalize_weights; and through the observed usage u as if u = K times the mean of p. The latter reaches unselected experts, too.
+// without normalize_weights; and through the observed usage u as if u = K times the mean of p. The
+// latter reaches unselected experts, too.
 //
 // moe_param: select_experts (E), full_forward, normalize_weights (true), and
 //   balance_rate b: p + bias decides the selection. Each forward in TRAIN adds b to the bias of
@@ -65,8 +66,8 @@ class MOERoute : public LayerBase, public UsageReport {
 
   int64_t items_ = 0, experts_ = 0, select_ = 0, capacity_ = 0, length_ = 0, blocks_ = 0;
   bool all_ = false, normalize_ = true;
-  // bias_: that of the last forward. used_: sums of shares, and the number of forwards. unread_: the
-  // same of repeated forwards, which do not count.
+  // bias_: that of the last forward. used_: sums of shares, and the number of forwards. unread_:
+  // the same of repeated forwards, which do not count.
   std::shared_ptr<BlobBase> bias_, usage_sums_, chosen_, counts_, totals_, used_, unread_;
   std::unique_ptr<Kernel> choose_, count_, total_, offset_, place_, usage_, sum_usage_, backward_;
   std::unique_ptr<Kernel> few_;  // null on the CPU
@@ -85,8 +86,8 @@ constexpr int64_t kMostExperts = 1 << 14;
 constexpr int64_t kFewPairs = 512, kFewExperts = 256;
 
 // The least integer at or above factor * pairs / experts; at most `most`. The factor stands for the
-// shortest decimal number that is read as this float, which is the one that the user wrote if it has
-// at most 6 digits: 1.1f is 1.10000002, and 1.1f * 10 is above 11.
+// shortest decimal number that is read as this float, which is the one that the user wrote if it
+// has at most 6 digits: 1.1f is 1.10000002, and 1.1f * 10 is above 11.
 int64_t Capacity(float factor, int64_t pairs, int64_t experts, int64_t most) {
   if (!std::isfinite(factor)) return most;
   char text[32];

@@ -5,8 +5,8 @@
 namespace caffe {
 namespace {
 
-// loss = -sum of log max(p[label], low) / N, where low is 10^-20 (half: 2^-14, so that the gradient can
-// be stored).
+// loss = -sum of log max(p[label], low) / N, where low is 10^-20 (half: 2^-14, so that the gradient
+// can be stored).
 //   dE/dp[label] = -dE/dloss / (N max(p[label], low)), 0 for the other classes
 // p is expected to come from a Softmax; SoftmaxWithLoss computes both with a better gradient.
 // bottom 0 (p): [N, …], all axes after the first are C classes; bottom 1: N labels, always float,

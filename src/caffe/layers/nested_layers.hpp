@@ -11,10 +11,10 @@ namespace caffe {
 // The layers of a nested net of a message, for a SubNet.
 class NestedLayers {
  public:
-  // Leaves out the layers that the rules for the phase of `outer` exclude, and Input layers. Sets the
-  // data_type of the nested net, if it has one, in the layers that do not compute in `real`, the type
-  // of the SubNet. Throws unless the tops of Input layers are as many as `inputs`, the names under
-  // which the SubNet has them. `what` names the net in messages.
+  // Leaves out the layers that the rules for the phase of `outer` exclude, and Input layers. Sets
+  // the data_type of the nested net, if it has one, in the layers that do not compute in `real`,
+  // the type of the SubNet. Throws unless the tops of Input layers are as many as `inputs`, the
+  // names under which the SubNet has them. `what` names the net in messages.
   NestedLayers(const NetParameter& net, const LayerParameter& outer, DataType real,
                const std::string& what, std::vector<std::string> inputs);
 

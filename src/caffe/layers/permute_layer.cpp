@@ -9,8 +9,8 @@
 namespace caffe {
 namespace {
 
-// The same elements with the axes in another order: axis i of the top is axis order[i] of the bottom.
-// The gradient is permuted back.
+// The same elements with the axes in another order: axis i of the top is axis order[i] of the
+// bottom. The gradient is permuted back.
 // bottom 0: any shape; top 0: the extents in the new order. Not in place.
 // permute_param: order; axes that it omits follow in their order.
 // Types: all; the range of quantized blobs is carried through. Backward float kinds.

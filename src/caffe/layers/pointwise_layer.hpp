@@ -34,15 +34,15 @@ struct PointwiseRow {
   bool backward = true;
 };
 
-// All rows, in alphabetical order: those of include/caffe/library/element_functions.hpp with a summary,
-// and those of pointwise_table.cpp.
+// All rows, in alphabetical order: those of include/caffe/library/element_functions.hpp with a
+// summary, and those of pointwise_table.cpp.
 const std::vector<PointwiseRow>& PointwiseRows();
 
 // y = f(x) for each element, f being that of the layer's row.
 //   dE/dx = f'(x) dE/dy
 // bottom 0, top 0: any shape, the same. In place allowed.
-// Types: float kinds; quant8 and quant16 forward, by a table of all codes (CodeTable), where y has a
-// range of its own.
+// Types: float kinds; quant8 and quant16 forward, by a table of all codes (CodeTable), where y has
+// a range of its own.
 class Pointwise : public CodedLayer {
  public:
   using CodedLayer::CodedLayer;

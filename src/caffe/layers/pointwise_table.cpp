@@ -1,5 +1,5 @@
-// Element-wise layers whose parameters are more than the constants of a function, and the table of all
-// of them. Formulas and gradients are in include/caffe/library/element_functions.hpp.
+// Element-wise layers whose parameters are more than the constants of a function, and the table of
+// all of them. Formulas and gradients are in include/caffe/library/element_functions.hpp.
 #include <google/protobuf/descriptor.h>
 
 #include <algorithm>

@@ -9,13 +9,14 @@ namespace caffe {
 namespace {
 
 // y = x if x > 0, else a x, with a learned slope a per channel (axis 1), or one for all.
-//   dE/dx = dE/dy if x > 0, else a dE/dy;  dE/da += the sum over the channel of x dE/dy where x <= 0
-// bottom 0, top 0: at least two axes, the same shape. In place allowed: a copy of the bottom is kept
-// for the gradients.
+//   dE/dx = dE/dy if x > 0, else a dE/dy
+//   dE/da += the sum over the channel of x dE/dy where x <= 0
+// bottom 0, top 0: at least two axes, the same shape. In place allowed: a copy of the bottom is
+// kept for the gradients.
 // blobs: slopes [channels], or one value without axes if channel_shared.
 // prelu_param: filler (constant 0.25), channel_shared (false).
-// Types: float kinds; quant8 and quant16 forward (CodeSlopes), where y has a range of its own. Slopes
-// are masters (float, double for double).
+// Types: float kinds; quant8 and quant16 forward (CodeSlopes), where y has a range of its own.
+// Slopes are masters (float, double for double).
 class PReLU : public CodedLayer {
  public:
   using CodedLayer::CodedLayer;

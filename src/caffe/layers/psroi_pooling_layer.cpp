@@ -15,8 +15,8 @@ namespace {
 // the elements in [floor(begin), ceil(end)), cut at the feature map. An empty bin gives 0.
 //   y[r, o, gh, gw] = mean over the bin of x[image, (o group_size + gh) group_size + gw]
 //   dE/dx = the sum of dE/dy / elements of the bin, over the bins that hold x
-// bottom 0: features [N, output_dim group_size^2, H, W]; bottom 1: regions [R, 5] (5 values for each,
-// of any shape), which get no gradient; top 0: [R, output_dim, group_size, group_size].
+// bottom 0: features [N, output_dim group_size^2, H, W]; bottom 1: regions [R, 5] (5 values for
+// each, of any shape), which get no gradient; top 0: [R, output_dim, group_size, group_size].
 // psroi_pooling_param: spatial_scale, output_dim, group_size.
 // Types: float kinds; regions are float in all of them.
 class PSROIPooling : public LayerBase {

@@ -14,10 +14,10 @@ namespace caffe {
 //   StateNames().
 // tops: y [T, N, H]; with expose_hidden the last states [1, N, H].
 // Without expose_hidden, the first states are the last ones of the forward before, and 0 in the
-// first forward and after a change of N. Gradients end at the first step. T is that of the set-up; N
-// may change.
-// With recompute: true, a backward pass computes the steps again in parts of about sqrt(T) steps, from
-// the states before each part, which are kept; the product with x is kept, too.
+// first forward and after a change of N. Gradients end at the first step. T is that of the set-up;
+// N may change.
+// With recompute: true, a backward pass computes the steps again in parts of about sqrt(T) steps,
+// from the states before each part, which are kept; the product with x is kept, too.
 // recurrent_param: num_output H, weight_filler, bias_filler, expose_hidden (false), debug_info
 //   (false): the lines of nested layers in the log.
 class Recurrent : public CompositeLayer {

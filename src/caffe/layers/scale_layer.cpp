@@ -16,12 +16,12 @@ namespace {
 // bottom 0, top 0: any shape, the same; in place allowed: a copy of the bottom is kept if dE/ds is
 // needed. s is bottom 1, or a learned blob; its axes are those of bottom 0 from `axis` on. The
 // gradient of a learned s is added, that of a bottom is written.
-// blobs: s, if there is one bottom, of shape bottom 0 [axis, axis + num_axes); b, with bias_term, of
-// the shape of s.
+// blobs: s, if there is one bottom, of shape bottom 0 [axis, axis + num_axes); b, with bias_term,
+// of the shape of s.
 // scale_param: axis (1), bias_term (false), bias_filler (constant 0), and for a learned s: num_axes
 //   (1; -1 for all, 0 for one value), filler (constant 1).
-// Types: float kinds; with a learned s, quant8 and quant16 forward (CodeAffine), where y has a range
-// of its own. Learned blobs are masters (float, double for double).
+// Types: float kinds; with a learned s, quant8 and quant16 forward (CodeAffine), where y has a
+// range of its own. Learned blobs are masters (float, double for double).
 class Scale : public CodedLayer {
  public:
   using CodedLayer::CodedLayer;

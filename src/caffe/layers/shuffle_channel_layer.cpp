@@ -7,8 +7,8 @@
 namespace caffe {
 namespace {
 
-// The channels (axis 1) in another order: with n channels in each of `group` groups, channel g n + i
-// of the bottom is channel i group + g of the top (Zhang et al., ShuffleNet, arXiv 1707.01083,
+// The channels (axis 1) in another order: with n channels in each of `group` groups, channel g n +
+// i of the bottom is channel i group + g of the top (Zhang et al., ShuffleNet, arXiv 1707.01083,
 // section 3.1). The gradient is shuffled back.
 // bottom 0: at least two axes; top 0: the same shape. Not in place.
 // shuffle_channel_param: group (1), a divisor of the channels.

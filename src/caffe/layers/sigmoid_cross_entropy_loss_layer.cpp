@@ -10,8 +10,8 @@ namespace {
 //   dE/dx = dE/dloss (p - t) / divisor, 0 where the target is ignored
 // bottom 0 (x), bottom 1 (t, always float, no gradient): [N, …] with the same number of elements;
 // top 0: no axes.
-// loss_param: ignore_label (compared with t truncated to an integer), normalization (BATCH_SIZE: the
-// divisor is N), normalize, pre_fixed_normalizer. The divisor is at least 1.
+// loss_param: ignore_label (compared with t truncated to an integer), normalization (BATCH_SIZE:
+// the divisor is N), normalize, pre_fixed_normalizer. The divisor is at least 1.
 // Types: float kinds.
 class SigmoidCrossEntropyLoss : public LossBase {
  public:

@@ -20,8 +20,8 @@ double Logistic(double v) {
   return v < 0 ? std::exp(v) / (1 + std::exp(v)) : 1 / (1 + std::exp(-v));
 }
 
-// s + v s (1 - s), where s is the logistic function of beta v. Without the second term where s (1 - s)
-// is 0: v may be infinite.
+// s + v s (1 - s), where s is the logistic function of beta v. Without the second term where s (1 -
+// s) is 0: v may be infinite.
 double SwishSlope(double v, double beta) {
   const double s = Logistic(beta * v), both = s * Logistic(-beta * v);
   return both == 0 ? s : s + beta * v * both;

@@ -162,8 +162,8 @@ class PartConvOp final : public ConvOp {
   int64_t y_ = 0, bytes_ = 0;
 };
 
-// Gradients of half kinds in kNCHW, where a library is faster in kNHWC; and groups of rows, which a library
-// may know in kNHWC only.
+// Gradients of half kinds in kNCHW, where a library is faster in kNHWC; and groups of rows, which a
+// library may know in kNHWC only.
 bool ComputesChannelsLast(Device* device, const ConvDescriptor& d) {
   const ConvDescriptor last = ChannelsLast(d);
   if (d.row_groups > 0) {

@@ -56,8 +56,8 @@ using GemmFactory = std::function<std::unique_ptr<GemmOp>(const GemmDescriptor& 
 ConvLibrary DepthwiseLibrary();
 // On the CPU, for windows of 3x3 and 5x5; useful if images are small and batches large.
 ConvLibrary WinogradLibrary();
-// On the CPU, with arrays in kNHWC; those in kNCHW are converted. `widens`: operands of bfloat16 are
-// widened although the processor multiplies them.
+// On the CPU, with arrays in kNHWC; those in kNCHW are converted. `widens`: operands of bfloat16
+// are widened although the processor multiplies them.
 ConvLibrary OneDnnLibrary(bool widens);
 // On the CPU, image by image, with the products of `gemms`, which is called at the first use.
 ConvLibrary HostConvolutionLibrary(const char* name, const HostGemms& (*gemms)());
@@ -80,14 +80,15 @@ using ConvFactory =
 ConvLibrary ConvertingLibrary(const ConvFactory& make);
 // The reverse: descriptors in kNCHW by conversions and kNHWC.
 ConvLibrary ChannelsLastLibrary(const ConvFactory& make);
-// On devices, in float, forward only: larger windows, and those with strides, as windows of 3x3 with
-// stride 1 over more channels. Images are computed in pieces, whose new form has at most `most_bytes`.
-// It is never preferred, but measured.
+// On devices, in float, forward only: larger windows, and those with strides, as windows of 3x3
+// with stride 1 over more channels. Images are computed in pieces, whose new form has at most
+// `most_bytes`. It is never preferred, but measured.
 ConvLibrary SmallWindowsLibrary(const ConvFactory& make);
 ConvLibrary SmallWindowsLibrary(const ConvFactory& make, int64_t most_bytes);
 // The same row; forward passes that need more workspace than that compute the batch in pieces.
 ConvLibrary InPieces(ConvLibrary row, int64_t most_workspace);
-// The name of the one of `rows` that computes a forward pass fastest, measured or known from earlier.
+// The name of the one of `rows` that computes a forward pass fastest, measured or known from
+// earlier.
 std::string FastestForward(Device* device, const ConvDescriptor& descriptor,
                            const std::vector<ConvLibrary>& rows);
 // An operator that computes each pass by the one of `rows` that is fastest for it; if that refuses,

@@ -212,16 +212,16 @@ ConvRows Compared(Device* device, const ConvDescriptor& d, const ConvRows& all) 
   return rows;
 }
 
-// Whether the results are too few for all compute units, unless several of them share a depth, as in
-// the library matrix.
+// Whether the results are too few for all compute units, unless several of them share a depth, as
+// in the library matrix.
 bool HasFewResults(Device* device, const ConvDescriptor& d) {
   constexpr int64_t kResults = 64 * 64;  // of a work group
   return d.batch * d.out_channels * d.geometry.output_count() <
          device->info().compute_units * kResults;
 }
 
-// Forward passes that are worth comparing with those by matrix units. cuDNN multiplies half kinds by
-// them, too, but its engines do not fill few channels, and divide few results in fewer ways.
+// Forward passes that are worth comparing with those by matrix units. cuDNN multiplies half kinds
+// by them, too, but its engines do not fill few channels, and divide few results in fewer ways.
 bool ComparesUnits(Device* device, const ConvDescriptor& d) {
   constexpr double kFewestProducts = 1e7;
   if (!device->info().matrix || !First(d).empty()) return false;
@@ -233,8 +233,8 @@ bool ComparesUnits(Device* device, const ConvDescriptor& d) {
   return forward && (d.in == kFloat || (half && few)) && Products(d) >= kFewestProducts;
 }
 
-// For arrays in kNCHW or in kNHWC: whether matrix units in kNHWC are faster than a vendor's library in
-// kNCHW.
+// For arrays in kNCHW or in kNHWC: whether matrix units in kNHWC are faster than a vendor's library
+// in kNCHW.
 bool UnitsAreFaster(Device* device, const ConvDescriptor& plain, const ConvDescriptor& nhwc) {
   if (!ComparesUnits(device, plain)) return false;
   const ConvLibrary matrix = MatrixConvolutionLibrary();
@@ -256,7 +256,8 @@ bool UnitsAreFaster(Device* device, const ConvDescriptor& plain, const ConvDescr
   return FastestForward(device, plain, {before, units}) == units.name;
 }
 
-// The rows for arrays in kNHWC that are compared: none if matrix units come first or cannot compute it.
+// The rows for arrays in kNHWC that are compared: none if matrix units come first or cannot compute
+// it.
 ConvRows ComparedNhwc(const ConvRows& all) {
   ConvRows rows;
   for (const ConvLibrary& row : all) {

@@ -26,16 +26,16 @@ template <class D, class Op> struct Library {
   std::function<std::unique_ptr<Op>(Device*, const D&)> make;
   // False if later libraries are faster: they are tried first. Null: always true.
   std::function<bool(Device*, const D&)> prefers = nullptr;
-  // Whether the library is faster with arrays in kNHWC, whatever the descriptor's layouts are. Null:
-  // it knows kNCHW only, and is never asked whether it supports another layout.
+  // Whether the library is faster with arrays in kNHWC, whatever the descriptor's layouts are.
+  // Null: it knows kNCHW only, and is never asked whether it supports another layout.
   std::function<bool(Device*, const D&)> prefers_nhwc = nullptr;
   // Whether it knows outputs in kNHWC that are parts of larger arrays (`y_pitch`).
   bool knows_pitch = false;
   // Whether it knows groups of rows with weights of their own (`row_groups`); otherwise it is never
   // asked whether it supports them.
   bool knows_row_groups = false;
-  // Whether it is compared with other rows by measurement, for arrays in kNCHW and in kNHWC, and computes
-  // forward passes only.
+  // Whether it is compared with other rows by measurement, for arrays in kNCHW and in kNHWC, and
+  // computes forward passes only.
   bool compared = false, compared_nhwc = false, forward_only = false;
 
   bool Supports(Device* device, const D& d) const {

@@ -41,15 +41,15 @@ struct TunedRow {
 // The row of the operation in the program cache, unless an exhaustive choice is requested and this
 // process has not made it.
 std::optional<TunedRow> FindTuned(const TunedOperation& operation);
-// Keeps the row and reports the choice; `measured` is the number of measured algorithms. A row of an
-// exhaustive choice is replaced only by another one.
+// Keeps the row and reports the choice; `measured` is the number of measured algorithms. A row of
+// an exhaustive choice is replaced only by another one.
 void StoreTuned(const TunedOperation& operation, const TunedRow& row, int measured);
 // Reports a choice that comes from the table.
 void ReportTuned(const TunedOperation& operation, const TunedRow& row, int measured);
 
 // The time of `run`, which enqueues work on the current stream of the device, in milliseconds. It
-// runs several times. The first run, which may load or compile kernels, does not count; if the second
-// takes much longer than `best`, its time is returned.
+// runs several times. The first run, which may load or compile kernels, does not count; if the
+// second takes much longer than `best`, its time is returned.
 double MeasureMilliseconds(Device* device, const std::function<void()>& run, double best);
 
 }  // namespace caffe

@@ -9,7 +9,8 @@
 namespace caffe {
 namespace {
 
-// Too small; or larger than needed and never written, as after a shape that the device had no room for.
+// Too small; or larger than needed and never written, as after a shape that the device had no room
+// for.
 bool Misfits(const std::shared_ptr<SyncedMemory>& memory, int64_t needed) {
   if (!memory) return false;
   if (memory->bytes() < needed) return true;

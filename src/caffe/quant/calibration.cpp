@@ -44,8 +44,8 @@ double Total(const Histogram& histogram) {
 
 double Cube(double x) { return x * x * x; }
 
-// The integral from 0 to x of (t - nearest multiple of scale)^2: scale^3 / 12 for each multiple, and
-// the rest of the last interval.
+// The integral from 0 to x of (t - nearest multiple of scale)^2: scale^3 / 12 for each multiple,
+// and the rest of the last interval.
 double RoundingIntegral(double x, double scale) {
   const double multiples = std::round(x / scale);
   return multiples * Cube(scale) / 12 + Cube(x - multiples * scale) / 3;

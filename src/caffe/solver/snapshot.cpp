@@ -161,8 +161,8 @@ void CheckHistory(const std::string& path, int index, const BlobBase& target,
   }
 }
 
-// The files that may have the weights of a state, best first: the file next to the state, since both
-// may have been copied or moved together; then the path that the state has.
+// The files that may have the weights of a state, best first: the file next to the state, since
+// both may have been copied or moved together; then the path that the state has.
 std::vector<std::string> WeightsOf(const std::string& path, const SolverState& state) {
   namespace fs = std::filesystem;
   const std::string& stored = state.learned_net();

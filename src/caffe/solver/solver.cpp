@@ -22,8 +22,8 @@
 namespace caffe {
 namespace {
 
-// The lines "    Train net output #0: loss = 2.3 (* 1 = 2.3 loss)", one for each element, and those of
-// TakeExpertUsage.
+// The lines "    Train net output #0: loss = 2.3 (* 1 = 2.3 loss)", one for each element, and those
+// of TakeExpertUsage.
 void LogOutputs(const Net& net, const char* kind, const std::vector<double>& values) {
   size_t element = 0;
   for (int index : net.output_blob_indices()) {
@@ -565,7 +565,8 @@ std::vector<double> Solver::Test(int test_net) {
   }
   for (double& sum : sums) sum /= iterations;
   LogOutputs(net, "Test", sums);
-  // The next update changes all parameters. A run that frees memory keeps no copy of them for reads.
+  // The next update changes all parameters. A run that frees memory keeps no copy of them for
+  // reads.
   if (frees_memory_) net.ExpectForward(true);
   return sums;
 }

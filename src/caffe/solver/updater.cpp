@@ -11,12 +11,13 @@ namespace {
 
 // For the sum of squares: most partial sums of the first launch, and of one last item.
 constexpr int64_t kMaxSums = 65536, kMaxGroups = 2048, kLastSums = 256;
-// Consecutive elements that one item adds up on the host. Elements that a work group of a device adds
-// up at least.
+// Consecutive elements that one item adds up on the host. Elements that a work group of a device
+// adds up at least.
 constexpr int64_t kHostUnit = 4096, kGroupUnit = 1024;
 constexpr int64_t kGroup = 256;  // of kernels/solver/gradient_groups.h
 
-// Elements of an update that one item takes: on the host a block, which has one pair of multipliers.
+// Elements of an update that one item takes: on the host a block, which has one pair of
+// multipliers.
 int64_t UpdateUnit(const Device& device) {
   return device.has_groups() ? 1 : ParameterArena::kBlock;
 }

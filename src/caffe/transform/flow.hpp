@@ -46,8 +46,8 @@ NetParameter WithoutRemovedLayers(NetParameter model);
 
 // The name of the range of a top: see Wiring::RangeName.
 std::string RangeName(const NetParameter& model, int layer, int top);
-// Several layers may have one name; the names of their ranges count them. Call this when layers were
-// removed: `before` are the UniqueLayerNames that the layers of the model had then.
+// Several layers may have one name; the names of their ranges count them. Call this when layers
+// were removed: `before` are the UniqueLayerNames that the layers of the model had then.
 void RenameRanges(const std::vector<std::string>& removed, const std::vector<std::string>& before,
                   NetParameter* model);
 

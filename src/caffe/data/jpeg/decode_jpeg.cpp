@@ -20,8 +20,8 @@ void Warn(j_common_ptr info, int level) {
   if (info->err->msg_code == JWRN_JPEG_EOF) FailJpeg(info);
 }
 
-// A file of several scans is decoded as a whole for each of them, and a scan takes a few bytes: this
-// ends it where libjpeg-turbo advises to count them, in its reports of progress.
+// A file of several scans is decoded as a whole for each of them, and a scan takes a few bytes:
+// this ends it where libjpeg-turbo advises to count them, in its reports of progress.
 void CountScans(j_common_ptr info) {
   const int scan = reinterpret_cast<j_decompress_ptr>(info)->input_scan_number;
   if (scan <= MostScans().most) return;
@@ -33,8 +33,8 @@ void CountScans(j_common_ptr info) {
 }
 
 // Whether so few bytes can hold the pixels. Each block of 8 x 8 takes a bit at least; the double is
-// allowed for components that are stored smaller. With arithmetic coding an image of one color takes
-// hardly anything, so that only what no picture reaches is refused.
+// allowed for components that are stored smaller. With arithmetic coding an image of one color
+// takes hardly anything, so that only what no picture reaches is refused.
 bool CanHold(const jpeg_decompress_struct& info, size_t bytes) {
   const uint64_t most_of_a_byte = info.arith_code ? 1 << 16 : 2 * 8 * 8 * 8;
   const uint64_t pixels = uint64_t{info.image_height} * info.image_width;

@@ -13,13 +13,13 @@
 namespace caffe {
 namespace {
 
-// A page begins with its number (8 bytes), 2 bytes of padding, its kind (2), and two offsets (2 each),
-// or, if it belongs to a large value, the number of pages of that (4). Offsets of entries follow, 2
-// bytes each, up to the first offset; entries lie behind the second one.
+// A page begins with its number (8 bytes), 2 bytes of padding, its kind (2), and two offsets (2
+// each), or, if it belongs to a large value, the number of pages of that (4). Offsets of entries
+// follow, 2 bytes each, up to the first offset; entries lie behind the second one.
 constexpr size_t kPageHeader = 16, kKindAt = 10, kLowerAt = 12, kUpperAt = 14;
 constexpr unsigned kBranch = 1, kLeaf = 2, kLarge = 4, kKinds = 0x6f;
-// An entry begins with 4 bytes of size, flags (2) and the size of its key (2). In a branch, the first 6
-// bytes are the number of a page.
+// An entry begins with 4 bytes of size, flags (2) and the size of its key (2). In a branch, the
+// first 6 bytes are the number of a page.
 constexpr size_t kEntryHeader = 8, kFlagsAt = 4, kKeySizeAt = 6;
 constexpr unsigned kHasPages = 1, kHasDatabase = 2, kHasDuplicates = 4;
 

@@ -6,8 +6,8 @@
 
 namespace caffe {
 
-// The page at the beginning of a file that describes it, as a 64-bit machine writes it. There are two;
-// the transaction N writes page N % 2.
+// The page at the beginning of a file that describes it, as a 64-bit machine writes it. There are
+// two; the transaction N writes page N % 2.
 struct LmdbMeta {
   struct Tree {
     uint32_t page_size;  // only in the first tree
@@ -28,9 +28,9 @@ struct LmdbMeta {
 };
 static_assert(sizeof(LmdbMeta) == 152);
 
-// The records of a file of LMDB in the order of their keys. It reads the tree of pages itself: liblmdb
-// trusts what pages say, and damage in one ends the process. Here each page is checked when it is
-// reached, and no byte is read that does not lie in the file.
+// The records of a file of LMDB in the order of their keys. It reads the tree of pages itself:
+// liblmdb trusts what pages say, and damage in one ends the process. Here each page is checked when
+// it is reached, and no byte is read that does not lie in the file.
 class LmdbPages {
  public:
   // Maps the file of this descriptor, which may be closed afterwards. Throws if it cannot.

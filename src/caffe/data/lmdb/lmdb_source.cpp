@@ -76,7 +76,8 @@ std::shared_ptr<Environment> Environment::Of(const std::string& path) {
 
 void Environment::Open(const std::string& path) {
   CheckMetaPages(path);
-  // Without a lock file (missing permission, full disk) reading is safe as long as no process writes.
+  // Without a lock file (missing permission, full disk) reading is safe as long as no process
+  // writes.
   const unsigned lock = PrepareLockFile(path) == 0 ? 0 : MDB_NOLOCK;
   CheckLmdb(mdb_env_create(&env_), "mdb_env_create", path);
   const int result = mdb_env_open(env_, path.c_str(), MDB_RDONLY | MDB_NOTLS | lock, 0664);
@@ -96,8 +97,8 @@ std::string InOneLine(std::string_view key) {
   return text;
 }
 
-// Keeps one transaction open, so that it sees the database as it was when it was opened: LMDB does not
-// write to the pages that a transaction can see.
+// Keeps one transaction open, so that it sees the database as it was when it was opened: LMDB does
+// not write to the pages that a transaction can see.
 class LmdbSource final : public DataSource {
  public:
   explicit LmdbSource(const std::string& path);

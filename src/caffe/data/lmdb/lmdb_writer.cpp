@@ -41,8 +41,8 @@ class LmdbWriter final : public DataWriter {
 
 LmdbWriter::LmdbWriter(const std::string& path) : path_(path), folder_(path) { Open(); }
 
-// LMDB calls every write that stops short an error of input and output. This asks the disk for the room
-// that was missing, and returns its reason.
+// LMDB calls every write that stops short an error of input and output. This asks the disk for the
+// room that was missing, and returns its reason.
 int ReasonOfWrite(int result, const std::string& folder, size_t bytes) {
   if (result != EIO) return result;
   const std::string path = folder + "/room";

@@ -19,7 +19,8 @@ int Prepare(int file) {
   const bool whole = status.st_size == 0 || pread(file, &magic, sizeof(magic), 0) == sizeof(magic);
   // A new file may still hold zeros only.
   if (!S_ISREG(status.st_mode) || !whole || (magic != 0 && magic != kMagic)) return EEXIST;
-  // Unlike posix_fallocate it never writes, so that it does not disturb processes that use the file.
+  // Unlike posix_fallocate it never writes, so that it does not disturb processes that use the
+  // file.
   if (fallocate(file, FALLOC_FL_KEEP_SIZE, 0, kBytes) == 0) return 0;
   return errno == ENOSPC || errno == EDQUOT ? errno : 0;  // others: the file system cannot do it
 }

@@ -14,8 +14,8 @@ void Read(png_structp png, png_bytep target, png_size_t size) {
   rest->remove_prefix(size);
 }
 
-// Texts, suggested palettes and the like may unpack to a thousand times their size, and nothing reads
-// them. Profiles and gamma values remain: they decide how colors become gray.
+// Texts, suggested palettes and the like may unpack to a thousand times their size, and nothing
+// reads them. Profiles and gamma values remain: they decide how colors become gray.
 void LeaveOutTexts(png_structp png) {
   static constexpr png_byte kChunks[] = "zTXt\0iTXt\0tEXt\0sPLT\0eXIf";
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, kChunks, sizeof(kChunks) / 5);

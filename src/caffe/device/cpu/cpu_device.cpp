@@ -311,8 +311,8 @@ void* CpuDevice::DoAllocate(int64_t bytes) {
   // Linux overcommits memory, and kills a process that then touches it.
   if (bytes > info().memory_bytes) return nullptr;
   if (bytes < kLargeBytes) return AllocateHostMemory(bytes, kAlignment);
-  // Weights that are read once in a forward are read a sixth faster from huge pages. The last part of
-  // the allocation keeps small ones, so that it takes no more memory than asked for.
+  // Weights that are read once in a forward are read a sixth faster from huge pages. The last part
+  // of the allocation keeps small ones, so that it takes no more memory than asked for.
   void* const memory = AllocateHostMemory(bytes, kHugePage);
   if (memory) madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   return memory;

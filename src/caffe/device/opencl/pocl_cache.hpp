@@ -12,11 +12,12 @@ inline constexpr char kPocl[] = "Portable Computing Language";
 // $XDG_CACHE_HOME/pocl/kcache, else $HOME/.cache/pocl/kcache, else a folder in /tmp.
 class PoclCache {
  public:
-  // Construct this before OpenCL is opened. If PoCL's folder cannot be written, or if other users can
-  // write it, a temporary one replaces it (POCL_CACHE_DIR) until the process ends.
+  // Construct this before OpenCL is opened. If PoCL's folder cannot be written, or if other users
+  // can write it, a temporary one replaces it (POCL_CACHE_DIR) until the process ends.
   PoclCache();
   // Call this when it is known whether PoCL is installed: makes its folder, or warns if the
-  // folder was replaced, or undoes the replacement. Throws if other users can write its folder and nothing can replace it.
+  // folder was replaced, or undoes the replacement. Throws if other users can write its folder and
+  // nothing can replace it.
   void Finish(bool is_there);
 
  private:

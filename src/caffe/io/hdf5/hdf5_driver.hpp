@@ -16,8 +16,8 @@ namespace caffe {
 // Reads bytes of a file; those behind its end are 0. Returns false if the system cannot read.
 bool ReadOrZero(int descriptor, haddr_t at, size_t bytes, void* target);
 
-// What our drivers of files have in common: the library's view of a `Target`, through which a driver
-// reads or writes. The first member is the library's own part.
+// What our drivers of files have in common: the library's view of a `Target`, through which a
+// driver reads or writes. The first member is the library's own part.
 template <class Target> struct Hdf5DriverFile {
   H5FD_t base{};
   Target* target = nullptr;
@@ -28,8 +28,8 @@ template <class Target> struct Hdf5DriverFile {
     return *reinterpret_cast<const Hdf5DriverFile*>(file);
   }
 
-  // A driver that lacks `query`, `get_eof`, `read`, `write` and, if it writes, `truncate`. `value` is
-  // one of the numbers that are free to use.
+  // A driver that lacks `query`, `get_eof`, `read`, `write` and, if it writes, `truncate`. `value`
+  // is one of the numbers that are free to use.
   static H5FD_class_t Driver(const char* name, [[maybe_unused]] int value) {
     H5FD_class_t driver{};
 #ifdef H5FD_CLASS_VERSION

@@ -24,10 +24,11 @@ uint64_t Number(const char* bytes) {  // little-endian
   return value;
 }
 
-// Whether the parts that metadata announce are in the file. The library takes memory for them before
-// it reads them: for the names of a group ("HEAP", a version, three zeros, a size, the beginning of
-// a list, an address), and for the rest of an object's header (a message of type 16 and of 16 bytes:
-// an address and a size). Addresses of other widths than 8 bytes are not looked at.
+// Whether the parts that metadata announce are in the file. The library takes memory for them
+// before it reads them: for the names of a group ("HEAP", a version, three zeros, a size, the
+// beginning of a list, an address), and for the rest of an object's header (a message of type 16
+// and of 16 bytes: an address and a size). Addresses of other widths than 8 bytes are not looked
+// at.
 bool AnnouncesPartsOfTheFile(H5FD_mem_t kind, const char* bytes, size_t count, haddr_t size) {
   const auto inside = [&](uint64_t at, uint64_t length) {
     return length == 0 || (at <= size && length <= size - at);

@@ -136,9 +136,9 @@ bool ReadAt(const Hdf5Source& source, uint64_t offset, size_t count, char* targe
                                       static_cast<off_t>(offset)) == static_cast<ssize_t>(count);
 }
 
-// An object of a global heap: "GCOL", a version, three zeros and the size of the heap, then for each
-// object its number (2 bytes), a count of references (2), zeros (4), its size (8), and its bytes,
-// filled up to a multiple of 8. False if there is none of this number.
+// An object of a global heap: "GCOL", a version, three zeros and the size of the heap, then for
+// each object its number (2 bytes), a count of references (2), zeros (4), its size (8), and its
+// bytes, filled up to a multiple of 8. False if there is none of this number.
 bool ReadHeapObject(const Hdf5Source& source, uint64_t heap, uint64_t number, uint64_t most,
                     std::string* object) {
   const auto bytes = static_cast<uint64_t>(source.bytes());

@@ -9,8 +9,8 @@
 
 namespace caffe {
 
-// A file that is open for reading. It may come from a stranger: what it says leads to no other file,
-// and to no memory out of proportion to its size.
+// A file that is open for reading. It may come from a stranger: what it says leads to no other
+// file, and to no memory out of proportion to its size.
 struct Hdf5Source {
   explicit Hdf5Source(const std::string& path) : input(path) {}
   const std::string& path() const { return input.path(); }
@@ -21,7 +21,8 @@ struct Hdf5Source {
 };
 
 // Opens the object of a path inside the file, link by link; invalid if there is none. Throws if the
-// file is damaged there, or if a link leads to another file. Soft links inside the file are followed.
+// file is damaged there, or if a link leads to another file. Soft links inside the file are
+// followed.
 Hdf5Handle OpenHdf5Object(const Hdf5Source& source, const std::string& name);
 
 struct Hdf5Dataset {
@@ -30,8 +31,8 @@ struct Hdf5Dataset {
   int64_t bytes;  // of its elements in the file, before filters
 };
 
-// Throws unless the values are in this file, as a type, through filters and in an amount that can be
-// read.
+// Throws unless the values are in this file, as a type, through filters and in an amount that can
+// be read.
 Hdf5Dataset OpenHdf5Dataset(const Hdf5Source& source, const std::string& name);
 
 // Throws unless the elements are integers or floating-point numbers.

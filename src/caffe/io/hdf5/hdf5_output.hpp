@@ -4,8 +4,8 @@
 
 namespace caffe {
 
-// Where the library writes a file. The library sees no error of the disk: a file that it cannot flush
-// stays open, with its space on the full disk, and crashes the library when the process ends.
+// Where the library writes a file. The library sees no error of the disk: a file that it cannot
+// flush stays open, with its space on the full disk, and crashes the library when the process ends.
 struct Hdf5Output {
   int descriptor;  // of a file that is empty and open for reading and writing
   int error = 0;   // of the first call that failed; after it nothing is written

@@ -1,5 +1,5 @@
-// Compiled once per instruction level, as CAFFE_HOST_LEVEL. Every operation is rounded as IEEE 754 says,
-// and none are contracted, so all levels give the same bits.
+// Compiled once per instruction level, as CAFFE_HOST_LEVEL. Every operation is rounded as IEEE 754
+// says, and none are contracted, so all levels give the same bits.
 #include "caffe/layer/random_steps.hpp"
 
 #include "caffe/device/cpu/host_entry.h"
@@ -51,8 +51,8 @@ inline double LogOf(double u) {
   return k * 0.693147180559945309417 + (2 * s + 2 * s * (z * sum));
 }
 
-// The nearest quarter of a turn is taken off exactly; the rest is below pi / 4, where few terms of the
-// series of sine and cosine suffice.
+// The nearest quarter of a turn is taken off exactly; the rest is below pi / 4, where few terms of
+// the series of sine and cosine suffice.
 inline double CosOfTurns(double v) {
   const i32 quarter = static_cast<i32>(v * 4 + 0.5);
   const double a = (v * 4 - quarter) * 1.57079632679489661923, z = a * a;

@@ -23,8 +23,8 @@ struct ReleaseMemory {
 };
 using OwnMemory = std::unique_ptr<std::remove_pointer_t<cl_mem>, ReleaseMemory>;
 
-// A buffer for the bytes from `pointer` on; null if buffers of this device cannot begin there. What is
-// enqueued keeps it alive.
+// A buffer for the bytes from `pointer` on; null if buffers of this device cannot begin there. What
+// is enqueued keeps it alive.
 OwnMemory BufferFrom(DevicePtr pointer, int64_t bytes) {
   const cl_buffer_region region{static_cast<size_t>(pointer.offset), static_cast<size_t>(bytes)};
   cl_int status = CL_SUCCESS;
@@ -41,7 +41,8 @@ void CheckCall(clblast::StatusCode code, const char* call) {
 
 // CLBlast, float and double. Its buffer for copies is the workspace, which it takes as a buffer of
 // its own. It needs more for matrices that do not begin at the start of their buffer; only the call
-// has these offsets, so the operator holds that buffer. For batches CLBlast may allocate one itself.
+// has these offsets, so the operator holds that buffer. For batches CLBlast may allocate one
+// itself.
 template <class T> class ClBlastGemmOp final : public GemmOp {
  public:
   ClBlastGemmOp(Device* device, const GemmDescriptor& d)

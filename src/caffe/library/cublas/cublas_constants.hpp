@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-// The enumerators of cublas_api.h, cublasLt.h and library_types.h that are used here: no header of the
-// toolkit is needed to build. tests/library/vendor_constants_test.cpp compares them.
+// The enumerators of cublas_api.h, cublasLt.h and library_types.h that are used here: no header of
+// the toolkit is needed to build. tests/library/vendor_constants_test.cpp compares them.
 namespace caffe::cublas {
 
 constexpr int kNoTranspose = 0, kTranspose = 1;

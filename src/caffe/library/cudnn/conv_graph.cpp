@@ -170,8 +170,9 @@ Descriptor ActivationNode(Builder* builder, const ElementFunction& f) {
   return node;
 }
 
-// The sums of the convolution, the tensor `v`, through the epilogue into y. A residual that is added
-// before the activation comes before the bias: that is the order for which cuDNN has most engines.
+// The sums of the convolution, the tensor `v`, through the epilogue into y. A residual that is
+// added before the activation comes before the bias: that is the order for which cuDNN has most
+// engines.
 void AddEpilogue(Builder* builder, const ConvDescriptor& d, size_t v, const Dimensions& shape,
                  size_t y) {
   struct Node {
@@ -225,8 +226,8 @@ bool MayUse(DataType type, int64_t window, const std::vector<int>& notes) {
       case Note::kWinograd13x13: return true;
       // Matrix units compute float data as TF32.
       case Note::kTensorCore: return !narrow;
-      // Transforms of data of 16 bits lose digits. Winograd's lose more of them the larger the sum of
-      // window and tile is: with a 5x5 window three digits in float.
+      // Transforms of data of 16 bits lose digits. Winograd's lose more of them the larger the sum
+      // of window and tile is: with a 5x5 window three digits in float.
       case Note::kWinograd:
       case Note::kWinograd4x4: return narrow || window > 3;
       case Note::kFft: return narrow;

@@ -25,9 +25,9 @@ const char* ConvPassName(ConvPass pass);  // forward, data, weights
 // The identifiers of the arrays of a graph. With kWeights, kW is the gradient.
 enum TensorId : int64_t { kX = 1, kW = 2, kY = 3, kBias = 4, kResidual = 5 };
 
-// Whether an engine with these notes may compute data of this type, with windows of at most `window`
-// elements along an axis: results must repeat bit by bit, no engine may round data or partial sums to
-// a shorter type, and transforms may cost a digit, not three.
+// Whether an engine with these notes may compute data of this type, with windows of at most
+// `window` elements along an axis: results must repeat bit by bit, no engine may round data or
+// partial sums to a shorter type, and transforms may cost a digit, not three.
 bool MayUse(DataType type, int64_t window, const std::vector<int>& notes);
 
 // Whether one graph computes the convolution and its epilogue. Other epilogues are a pass of ours.
@@ -51,10 +51,10 @@ struct ConvPlan {
 
 // One pass of a convolution as a graph of cuDNN's operations.
 //
-// x and y have the descriptor's layouts; if that is kNHWC, the weights have the order (out_channels,
-// kernel…, in_channels / group). Gradients of weights are float.
-// The type in which a graph stores gradients of weights: that of x if it is `fused`, else float. The
-// engines that use matrix units for all of the work store them in the type of x. Their sums are
+// x and y have the descriptor's layouts; if that is kNHWC, the weights have the order
+// (out_channels, kernel…, in_channels / group). Gradients of weights are float.
+// The type in which a graph stores gradients of weights: that of x if it is `fused`, else float.
+// The engines that use matrix units for all of the work store them in the type of x. Their sums are
 // float and are rounded once.
 DataType GradientType(const ConvDescriptor& d, bool fused);
 

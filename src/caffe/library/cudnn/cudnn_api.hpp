@@ -148,8 +148,8 @@ class Descriptor {
   ProcessMark made_in_;
 };
 
-// One handle per stream of a device, created when it is first needed. A handle takes long to create,
-// so that it lives as long as the process.
+// One handle per stream of a device, created when it is first needed. A handle takes long to
+// create, so that it lives as long as the process.
 class Session {
  public:
   static Session* Of(Device* device);

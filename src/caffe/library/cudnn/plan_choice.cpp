@@ -263,8 +263,8 @@ class Chooser {
     return nullptr;
   }
 
-  // Whether a fused engine computes the stages as our pass does, for sums of every size: activations
-  // of some engines lose NaN, an upper bound beside a slope, or TanH of large sums.
+  // Whether a fused engine computes the stages as our pass does, for sums of every size:
+  // activations of some engines lose NaN, an upper bound beside a slope, or TanH of large sums.
   bool FollowsStages(const Chosen& chosen) {
     if (d_.epilogue.activation().kind == ElementFunction::Kind::kNone) return true;
     const auto of_nan = Sample(chosen, 0xff);  // NaN in every float kind

@@ -9,8 +9,8 @@
 
 namespace caffe {
 
-// Where the codes of 8 bits below the windows of a convolution lie in images [batch, channels, ...],
-// with the padding around them.
+// Where the codes of 8 bits below the windows of a convolution lie in images [batch, channels,
+// ...], with the padding around them.
 class CodePatches {
  public:
   explicit CodePatches(const ConvDescriptor& descriptor);

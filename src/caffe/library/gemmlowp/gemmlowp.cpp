@@ -24,8 +24,8 @@ constexpr int64_t kParallelProducts = 1 << 17;
 // both for each task.
 constexpr int64_t kMostRows = 256, kMostChannels = 512, kLeastChannels = 64;
 
-// Instructions for products of codes are faster. It packs weights for each call, which fewer rows of
-// activations or channels are not worth.
+// Instructions for products of codes are faster. It packs weights for each call, which fewer rows
+// of activations or channels are not worth.
 constexpr int64_t kLeastRows = 8;
 
 bool Indexable(int64_t elements) { return elements <= std::numeric_limits<int32_t>::max(); }
@@ -96,8 +96,8 @@ class GemmlowpOp final : public GemmOp {
   int threads_;
 };
 
-// Weights [channels, taps] times the codes below windows. These are gathered, but for windows of one
-// code, whose planes are the operand.
+// Weights [channels, taps] times the codes below windows. These are gathered, but for windows of
+// one code, whose planes are the operand.
 class GemmlowpConvOp final : public ConvOp {
  public:
   GemmlowpConvOp(Device* device, const ConvDescriptor& d)

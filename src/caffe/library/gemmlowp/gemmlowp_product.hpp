@@ -12,8 +12,8 @@ struct CodeMatrix {
   int zero;  // is subtracted from each code
 };
 
-// sums [m, n] = a [m, k] b [k, n] by gemmlowp, in the calling thread. The caller sees to it that sums
-// fit 32 bits, and that no matrix has 2^31 elements or more.
+// sums [m, n] = a [m, k] b [k, n] by gemmlowp, in the calling thread. The caller sees to it that
+// sums fit 32 bits, and that no matrix has 2^31 elements or more.
 void MultiplyCodes(int64_t m, int64_t n, int64_t k, const CodeMatrix& a, const CodeMatrix& b,
                    int32_t* sums);
 

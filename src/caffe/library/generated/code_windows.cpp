@@ -134,8 +134,8 @@ class WindowColumnsOp final : public WindowsOp {
   }
 
  private:
-  // Rows of an item: many, which share what they read, if there are items enough for all units of the
-  // device. More than 4 need more registers than two work groups of a unit have.
+  // Rows of an item: many, which share what they read, if there are items enough for all units of
+  // the device. More than 4 need more registers than two work groups of a unit have.
   int64_t Rows(Device* device) const {
     constexpr int64_t kItems = 512;  // of a compute unit
     const int64_t columns = descriptor_.batch * Ceil(window_.output[1], 2) * words_;

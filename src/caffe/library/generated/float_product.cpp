@@ -48,7 +48,8 @@ const std::vector<Tile> kFloatImageTiles{{128, 96, 64, 2, 2, 2, 2, 1100, 1800},
                                          {128, 64, 64, 2, 2, 2, 2, 750, 1200},
                                          {128, 48, 128, 2, 4, 1, 2, 1300, 900},
                                          {32, 32, 64, 3, 2, 1, 6, 250, 400}};
-// With a patch of images (window_patch.hpp), of half kinds; those of float were slower than plain tiles.
+// With a patch of images (window_patch.hpp), of half kinds; those of float were slower than plain
+// tiles.
 const std::vector<Tile> kPatchTiles{{256, 32, 128, 3, 4, 1, 3, 510, 2500},
                                     {256, 32, 64, 4, 4, 1, 3, 282, 2500},
                                     {128, 32, 64, 4, 4, 1, 4, 190, 1300}};
@@ -77,8 +78,8 @@ int64_t PatchBytes(const MatrixProduct::Problem& p, int64_t height, int64_t widt
   return p.image_channels * lines * ((width - 1) * w.stride[1] + p.channels) * bytes;
 }
 
-// The area of a tile with which images have the fewest tiles, of those the one that reads least. Its
-// height is 0 if none fits into local memory.
+// The area of a tile with which images have the fewest tiles, of those the one that reads least.
+// Its height is 0 if none fits into local memory.
 Area AreaOf(const Tile& tile, const MatrixProduct::Problem& p) {
   const int64_t places = Ceil(MatrixProduct::DepthBytes(p), tile.k) * tile.k / 2;
   const int64_t rest = kLocalBytes - tile.stages * tile.n * tile.k - places;
@@ -114,8 +115,8 @@ const Tile* FastestOfImages(const MatrixProduct::Problem& p, int64_t units) {
   return best;
 }
 
-// Whether the vectors of x pass by the first cache. The steps of warpgroups leave little of it; windows
-// still gain from it if a group reads short pieces of positions.
+// Whether the vectors of x pass by the first cache. The steps of warpgroups leave little of it;
+// windows still gain from it if a group reads short pieces of positions.
 bool PassesCache(const Tile& tile, const MatrixProduct::Problem& p, Device* device) {
   constexpr int64_t kShortPiece = 64;  // bytes
   const int64_t piece = p.channels / p.group * static_cast<int64_t>(p.type.bytes());

@@ -11,9 +11,10 @@
 
 namespace caffe {
 
-// Products of floats (float, half, bfloat16) with channels last, by the matrix units of a device, or
-// by loops where it has none: kernels/conv/matrix_convolution.h. Float is multiplied in three
-// products of TF32, with the accuracy of float; an infinite operand yields NaN, and may do so in half kinds.
+// Products of floats (float, half, bfloat16) with channels last, by the matrix units of a device,
+// or by loops where it has none: kernels/conv/matrix_convolution.h. Float is multiplied in three
+// products of TF32, with the accuracy of float; an infinite operand yields NaN, and may do so in
+// half kinds.
 class FloatProduct {
  public:
   using Problem = MatrixProduct::Problem;

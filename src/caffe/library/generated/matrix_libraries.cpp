@@ -156,7 +156,8 @@ template <class Product> class MatrixConvOp final : public ConvOp {
       "in_h",  "in_w",  "channels", "padded", "fold_h",         "fold_w",
       "pad_h", "pad_w", "out_h",    "out_w",  "channel_stride", "position_stride"};
 
-  // The bytes of the workspace that hold the folded images; what lies behind begins at a multiple of 256.
+  // The bytes of the workspace that hold the folded images; what lies behind begins at a multiple
+  // of 256.
   int64_t FoldedBytes() const {
     const MatrixProduct::Window& w = problem_.window;
     return folds_ ? RoundUp(problem_.batch * w.input[0] * w.input[1] * problem_.channels *

@@ -36,8 +36,9 @@ const std::vector<Tile> kWideTiles{{64, 64, 128, 3, 2, 2, 2, 600, 1500},
 constexpr int64_t kPackedUnit = 64;     // bytes to which rows of weights are rounded up
 constexpr int64_t kExactBytes = 32768;  // of SLICE in the kernel
 
-// An estimate of the cycles of a product. A group that is alone on its unit waits for the bytes of each
-// step; several take turns. The groups of the last turn may be fewer. Windows take longer than points.
+// An estimate of the cycles of a product. A group that is alone on its unit waits for the bytes of
+// each step; several take turns. The groups of the last turn may be fewer. Windows take longer than
+// points.
 double Cycles(const Tile& tile, int64_t groups, int64_t all_steps, bool points, int units) {
   const double latency = 250 + 700.0 / static_cast<double>(tile.stages - 1);
   const int64_t share = Ceil(groups, units);
@@ -53,8 +54,8 @@ double Cycles(const Tile& tile, int64_t groups, int64_t all_steps, bool points, 
          turn(share % tile.resident);
 }
 
-// What it adds that `parts` groups divide the steps of a result: they write their sums, and the last
-// one waits for these and reads all.
+// What it adds that `parts` groups divide the steps of a result: they write their sums, and the
+// last one waits for these and reads all.
 double JoiningCycles(const Tile& tile, int64_t parts) {
   constexpr double kArrival = 3500, kSumsPerCycle = 16;
   return kArrival + static_cast<double>((parts + 4) * tile.m * tile.n) / kSumsPerCycle;

@@ -35,19 +35,20 @@ class MatrixProduct {
     // How the window came from that of the weights: each position holds fold[0] x fold[1] pixels of
     // `plain_channels` channels, and the weights have windows of plain_kernel.
     int64_t fold[2] = {1, 1}, plain_kernel[2] = {1, 1}, plain_channels = 0;
-    // Groups of the convolution that are computed as one, whose weights are 0 for the channels of other
-    // groups; `group` is 1 then.
+    // Groups of the convolution that are computed as one, whose weights are 0 for the channels of
+    // other groups; `group` is 1 then.
     int64_t joined_groups = 1;
-    // Not 0: x has C order and as many channels, see kernels/dialect/image_tiles.h. `channels` are the
-    // elements of a line of a window in whole words, and the window's lines are those of all channels.
+    // Not 0: x has C order and as many channels, see kernels/dialect/image_tiles.h. `channels` are
+    // the elements of a line of a window in whole words, and the window's lines are those of all
+    // channels.
     int64_t image_channels = 0;
   };
-  // The results of a work group: m rows by n channels, in steps of k bytes, of which `stages` are in
-  // local memory; a compute unit has `resident` groups at a time. m k and n k are multiples of 16
-  // bytes for each item. `step` and `result`: the cycles of an H200 that a step of points and the
-  // results of a group take, measured with many groups. `units`: see kernels/dialect/matrix.h. The
-  // others are cycles of a step where all groups run at once: of a group that is `alone` on its compute
-  // unit, and of each one of several that share it; 0: not measured.
+  // The results of a work group: m rows by n channels, in steps of k bytes, of which `stages` are
+  // in local memory; a compute unit has `resident` groups at a time. m k and n k are multiples of
+  // 16 bytes for each item. `step` and `result`: the cycles of an H200 that a step of points and
+  // the results of a group take, measured with many groups. `units`: see kernels/dialect/matrix.h.
+  // The others are cycles of a step where all groups run at once: of a group that is `alone` on its
+  // compute unit, and of each one of several that share it; 0: not measured.
   struct Tile {
     int64_t m, n, k, stages, warps_m, warps_n, resident;
     double step, result;
@@ -70,8 +71,8 @@ class MatrixProduct {
     int64_t parts;
     double cycles = 0;
   };
-  // The fastest one by an estimate, whose tile has at most `most_units`, and an item for each vector of
-  // a step.
+  // The fastest one by an estimate, whose tile has at most `most_units`, and an item for each
+  // vector of a step.
   static Division Fastest(const std::vector<Tile>& tiles, const Problem& problem, Device* device,
                           int most_units, int64_t most_parts = 1);
   // The work groups of a result in tiles that have rows.
@@ -82,7 +83,8 @@ class MatrixProduct {
   static int64_t Rows(const Problem& problem);
   static int64_t DepthBytes(const Problem& problem);
   static bool Pointwise(const Problem& problem);
-  // The first arguments of the kernels: rows, and the window; and those of packing, from `channels` on.
+  // The first arguments of the kernels: rows, and the window; and those of packing, from `channels`
+  // on.
   static KernelArguments Geometry(const Problem& problem);
   static KernelArguments PackedOrder(const Problem& problem);
 
@@ -103,7 +105,8 @@ class MatrixProduct {
   int64_t packed_bytes() const { return problem_.out_channels * packed_depth_; }
   // Packs weights [out_channels, plain_channels, plain_kernel…].
   void Pack(DevicePtr codes, DevicePtr packed);
-  // `residual` is laid out as y; null if the epilogue has no sum. `offsets`: of the groups of images.
+  // `residual` is laid out as y; null if the epilogue has no sum. `offsets`: of the groups of
+  // images.
   void Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantArguments& quant,
            DevicePtr residual, DevicePtr offsets = {});
 
@@ -126,8 +129,8 @@ class MatrixProduct {
 // The code of padding, repeated in 4 bytes.
 uint32_t PaddingWord(DataType type, int32_t zero);
 
-// MATRIX_UNITS of kernels/dialect/matrix.h for a device. The null device's text is for every device of
-// its backend.
+// MATRIX_UNITS of kernels/dialect/matrix.h for a device. The null device's text is for every device
+// of its backend.
 int MatrixUnits(Device* device);
 
 }  // namespace caffe

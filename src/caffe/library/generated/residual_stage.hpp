@@ -9,8 +9,9 @@
 
 namespace caffe {
 
-// The end of a kernel for codes: bounds of the operator's own codes, and the sum with a residual behind
-// them, if there is one (kernels/epilogue/residual_code.h). Kernels have the define RESIDUAL for it.
+// The end of a kernel for codes: bounds of the operator's own codes, and the sum with a residual
+// behind them, if there is one (kernels/epilogue/residual_code.h). Kernels have the define RESIDUAL
+// for it.
 class ResidualStage {
  public:
   ResidualStage(const Epilogue& epilogue, DataType type, const QuantArguments& quant);
@@ -19,8 +20,8 @@ class ResidualStage {
   int32_t high() const { return high_; }
   // The zero point of y.
   int32_t zero() const { return zero_; }
-  // Adds residual, factor, residual_factor, sum_shift, sum_low, sum_high, relu, rescale. `y` replaces
-  // a residual that there is not.
+  // Adds residual, factor, residual_factor, sum_shift, sum_low, sum_high, relu, rescale. `y`
+  // replaces a residual that there is not.
   void AddArguments(DevicePtr residual, DevicePtr y, KernelArguments* arguments) const;
 
  private:

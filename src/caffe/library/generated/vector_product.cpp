@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kItems = 256;  // of a work group
 constexpr int64_t kChunk = 16;   // bytes that are read at once
 
-// Each channel of an item uses what the item reads of x. More items have more reads in flight: steps
-// read about 1800 times on each compute unit, and each item has at least two.
+// Each channel of an item uses what the item reads of x. More items have more reads in flight:
+// steps read about 1800 times on each compute unit, and each item has at least two.
 VectorProduct::Division Divide(Device* device, const MatrixProduct::Problem& p) {
   constexpr int64_t kReads = 1800, kFewestItems = 32, kFewestSteps = 2;
   const bool groups = p.row_groups > 0;
@@ -34,7 +34,8 @@ VectorProduct::Division Divide(Device* device, const MatrixProduct::Problem& p) 
 }  // namespace
 
 bool VectorProduct::Computes(const Problem& p) {
-  // Rows of groups are few for each group. Those of half kinds take more instructions for the same bytes.
+  // Rows of groups are few for each group. Those of half kinds take more instructions for the same
+  // bytes.
   const int64_t most_rows = p.row_groups > 0 ? 16 : p.type == kFloat ? 4 : 2;
   return FloatProduct::KnowsTypes(p.type, p.out) && MatrixProduct::Rows(p) == p.batch &&
          p.batch <= most_rows && MatrixProduct::Pointwise(p) && FloatProduct::ReadsWeights(p);

@@ -14,8 +14,8 @@ using Tile = MatrixProduct::Tile;
 constexpr int64_t kChunk = 16;      // bytes that are copied at once
 constexpr int64_t kMostChunks = 8;  // of a block
 
-// The lines that `rows` neighbouring results read at most, wherever they begin. Those of another image
-// do not share lines with it.
+// The lines that `rows` neighbouring results read at most, wherever they begin. Those of another
+// image do not share lines with it.
 int64_t MostLines(const MatrixProduct::Window& w, int64_t rows, int64_t batch) {
   const int64_t reach = (w.kernel[0] - 1) * w.dilation[0] + 1;
   const int64_t most = std::min((rows + w.output[1] - 2) / w.output[1] + 1, batch * w.output[0]);

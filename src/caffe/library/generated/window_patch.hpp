@@ -15,8 +15,8 @@ struct WindowPatch {
   int64_t buffers;       // 2 if there are several blocks
   int64_t steps;         // of a block
 
-  // The patch with the fewest steps that fits into `local_bytes` beside the weights; none if windows
-  // read each position once, or positions are not whole chunks.
+  // The patch with the fewest steps that fits into `local_bytes` beside the weights; none if
+  // windows read each position once, or positions are not whole chunks.
   static std::optional<WindowPatch> Of(const MatrixProduct::Tile& tile,
                                        const MatrixProduct::Problem& problem, int64_t local_bytes);
   int64_t bytes() const;  // of all buffers

@@ -50,10 +50,10 @@ bool InterleavesPixels(const ConvDescriptor& d) {
 }
 
 // Rows of activations are gathered from the image, block by block, and multiplied with all weights;
-// or, if weights are larger than all rows, each thread multiplies all rows with its channels. If steps
-// read windows, and lines of outputs are long enough, nothing is gathered: a row of a window is a run of
-// codes in the image with its padding. Runs are rounded up to groups of products: the weights of the
-// codes behind a row are 0.
+// or, if weights are larger than all rows, each thread multiplies all rows with its channels. If
+// steps read windows, and lines of outputs are long enough, nothing is gathered: a row of a window
+// is a run of codes in the image with its padding. Runs are rounded up to groups of products: the
+// weights of the codes behind a row are 0.
 class ByteProductConvOp final : public ByteConvOp {
  public:
   ByteProductConvOp(Device* device, const ConvDescriptor& d)
@@ -72,8 +72,8 @@ class ByteProductConvOp final : public ByteConvOp {
                  d.in == kQuant16 ? steps_.word_form : CodeForm::kBytes) {
     const int threads = omp_get_max_threads();
     const int64_t depth = weights_.row_bytes(), rows = d.batch * positions_;
-    // The rows of a thread are in its cache if it has written them: of 8 bits without matrix units, that
-    // is worth up to 4 times as many weights.
+    // The rows of a thread are in its cache if it has written them: of 8 bits without matrix units,
+    // that is worth up to 4 times as many weights.
     const int64_t worth = steps_.reads_windows && element_ == 1 ? 4 : 1;
     shares_ = rows * depth <= kShared && weights_.group_bytes() > worth * rows * depth;
     // Lines are divided more evenly than few channels.
@@ -245,7 +245,8 @@ class ByteProductConvOp final : public ByteConvOp {
 
   bool ReadsWindows() const {
     const ConvDescriptor& d = descriptor_;
-    // With 16 bits, gathered rows of many channels have fuller tiles, and are gathered for many products.
+    // With 16 bits, gathered rows of many channels have fuller tiles, and are gathered for many
+    // products.
     const bool few = d.geometry.kernel_count() > 1 && (pixels_ || d.out_channels < kManyOutputs);
     const bool knows = element_ == 1 || (steps_.word_form == CodeForm::kWordParts && few);
     return steps_.reads_windows && knows && d.group == 1 && window_.dilation[1] == 1 &&
@@ -354,8 +355,8 @@ class ByteProductConvOp final : public ByteConvOp {
       for (int64_t w = 0; w < end - begin; ++w) {
         const uint32_t pixel = from[0][w] | uint32_t{from[1][w]} << 8 | uint32_t{from[2][w]} << 16 |
                                uint32_t{from[3][w]} << 24;
-        // The next pixel overwrites what is more than one. The last one must stay in its row, because
-        // the next row may belong to another thread.
+        // The next pixel overwrites what is more than one. The last one must stay in its row,
+        // because the next row may belong to another thread.
         if (w + 1 < end - begin) {
           std::memcpy(to + (begin + w) * channels, &pixel, kPixel);
         } else {
@@ -404,7 +405,8 @@ class ByteProductConvOp final : public ByteConvOp {
   // Bytes from one row of activations to the next.
   int64_t AStride() const { return direct_ ? descriptor_.in_channels : weights_.row_bytes(); }
 
-  // A row of the padded image with all channels of a position side by side: patches have longer runs then.
+  // A row of the padded image with all channels of a position side by side: patches have longer
+  // runs then.
   template <class Code>
   void InterleaveRow(const Code* image, int64_t row, int32_t zero, Code* to) const {
     const int64_t channels = descriptor_.in_channels, pad = window_.pad[1];

@@ -17,12 +17,13 @@ namespace {
 
 constexpr int64_t kParallelProducts = 1 << 17;
 constexpr int64_t kChannels = 2 * kByteChannels, kRows = 64;  // of a task
-// Packed weights of 16 bits have 3 bytes. More of them than the caches hold are read faster with 2 bytes.
+// Packed weights of 16 bits have 3 bytes. More of them than the caches hold are read faster with 2
+// bytes.
 constexpr int64_t kMostWords = 1 << 19;
 
-// Rows of activations are copied unless their codes are neighbours and their length is a multiple of
-// kByteDepth; codes of 16 bits are divided into the operands of ByteSteps::words. If the rows of the
-// result are those of the weights, each task transposes its part.
+// Rows of activations are copied unless their codes are neighbours and their length is a multiple
+// of kByteDepth; codes of 16 bits are divided into the operands of ByteSteps::words. If the rows of
+// the result are those of the weights, each task transposes its part.
 class ByteGemmOp final : public GemmOp {
  public:
   ByteGemmOp(Device* device, const GemmDescriptor& d)

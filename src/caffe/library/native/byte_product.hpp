@@ -29,8 +29,8 @@ int64_t UsedDepth(const ByteSteps& steps, int64_t k);
 class PackedBytes {
  public:
   PackedBytes(int64_t rows, int64_t k, int64_t groups, CodeForm form = CodeForm::kBytes);
-  // The index in a row of the source of each product, in the order of the rows of activations. Products
-  // of kNone have the weight 0.
+  // The index in a row of the source of each product, in the order of the rows of activations.
+  // Products of kNone have the weight 0.
   using Order = std::vector<int64_t>;
   static constexpr int64_t kNone = -1;
   // `codes` are u8, or u16 for WordTile, in rows of the indices that are not kNone.

@@ -33,14 +33,15 @@ struct ByteTile {
   long rows;
   // For packed weights a multiple of kByteDepth. The generic steps alone know more than 2^15.
   long depth;
-  // The products in a sum, a multiple of 4. In matrix units a multiple of kByteDepth, or less than that.
+  // The products in a sum, a multiple of 4. In matrix units a multiple of kByteDepth, or less than
+  // that.
   long used;
   const unsigned char* a;
   long a_stride;
   const signed char* b;  // [channels / kByteChannels][depth / 4][kByteChannels][4]
   ByteOutput output;
-  // Windows of an image, if ByteSteps::reads_windows. There are `lines` times `rows` rows, which follow
-  // each other in y. A row is `runs` equal parts of `used` bytes.
+  // Windows of an image, if ByteSteps::reads_windows. There are `lines` times `rows` rows, which
+  // follow each other in y. A row is `runs` equal parts of `used` bytes.
   long lines = 1, line_stride = 0;
   long runs = 1, run_stride = 0;
 };
@@ -65,37 +66,41 @@ struct ByteLines {
   ByteOutput output;
 };
 
-// Products of codes of 16 bits with weights of 16 bits. The sums have 64 bits. There are four forms of
-// operands:
+// Products of codes of 16 bits with weights of 16 bits. The sums have 64 bits. There are four forms
+// of operands:
 // * kWordBytes: the products of the bytes of codes and weights are summed in 32 bits.
-// * kWordPairs: bytes of codes, widened to 16 bits, are multiplied with weights of 16 bits. A sum of 2^8
-//   products fits 32 bits.
-// * kWords: codes - 32768 are multiplied with weights. A sum of two products fits 32 bits, and one of a
-//   run of 4 or 8 products where weights are small enough.
-// * kWordParts: the products of codes - 32768 and weights are summed modulo 2^32, and those of their upper
-//   bytes in 32 bits. The second sum is so close to the first one, in a slice, that it has its upper bits.
+// * kWordPairs: bytes of codes, widened to 16 bits, are multiplied with weights of 16 bits. A sum
+//   of 2^8 products fits 32 bits.
+// * kWords: codes - 32768 are multiplied with weights. A sum of two products fits 32 bits, and one
+//   of a run of 4 or 8 products where weights are small enough.
+// * kWordParts: the products of codes - 32768 and weights are summed modulo 2^32, and those of
+//   their upper bytes in 32 bits. The second sum is so close to the first one, in a slice, that it
+//   has its upper bits.
 struct WordTile {
   long rows;
   // Elements of a row or plane, a multiple of kByteDepth or kPairDepth. kWordPairs alone knows more
   // than 2^15.
   long depth;
-  // kWords: rows of codes - 32768. kWordParts: the same, followed by the high bytes of the codes. Else
-  // rows of two planes, of bytes or of 16 bits: the low bytes of the codes, then the high ones.
+  // kWords: rows of codes - 32768. kWordParts: the same, followed by the high bytes of the codes.
+  // Else rows of two planes, of bytes or of 16 bits: the low bytes of the codes, then the high
+  // ones.
   const unsigned char* a;
   long a_stride;  // in bytes
   // kWordBytes: [channels / kByteChannels][low, high][depth / 4][kByteChannels][4], where weight =
-  // 256 high + low; high has a sign. kWordPairs: [channels / kByteChannels][depth / 2][kByteChannels][2]
-  // of 16 bits. kWords: the same with a WordHeader before each block of channels. kWordParts:
-  // [channels / kByteChannels][depth / 4], each two pairs [2][kByteChannels][2] and the upper bytes
-  // [kByteChannels][4], with a WordPartsHeader before each block.
+  // 256 high + low; high has a sign. kWordPairs: [channels / kByteChannels][depth /
+  // 2][kByteChannels][2] of 16 bits. kWords: the same with a WordHeader before each block of
+  // channels. kWordParts: [channels / kByteChannels][depth / 4], each two pairs
+  // [2][kByteChannels][2] and the upper bytes [kByteChannels][4], with a WordPartsHeader before
+  // each block.
   const unsigned char* b;
   // The y of `output` is not used.
   ByteOutput output;
   unsigned short* y;
   long y_stride;
   // Windows of an image like those of ByteTile, if `upper` is not null, for kWordParts and
-  // ByteSteps::reads_windows. `a` are the codes - 32768 of the image, `upper` their high bytes. A row has
-  // `used` products in `runs` equal parts; a_stride, line_stride and run_stride are in codes.
+  // ByteSteps::reads_windows. `a` are the codes - 32768 of the image, `upper` their high bytes. A
+  // row has `used` products in `runs` equal parts; a_stride, line_stride and run_stride are in
+  // codes.
   const unsigned char* upper = nullptr;
   long used = 0;
   long lines = 1, line_stride = 0;
@@ -115,9 +120,9 @@ constexpr long WordHeaderBytes(long depth) {
 
 constexpr long kLeastSlice = 160;  // of kWordParts
 
-// Before a block of weights of kWordParts. Only WordPartsHeaderBytes(depth) are stored. Where weight =
-// 256 upper + lower, the magnitudes of all `upper` and `lower` of a slice have a sum below 2^16 - 1. The
-// difference of the two sums of products is at most 2^15 times that.
+// Before a block of weights of kWordParts. Only WordPartsHeaderBytes(depth) are stored. Where
+// weight = 256 upper + lower, the magnitudes of all `upper` and `lower` of a slice have a sum below
+// 2^16 - 1. The difference of the two sums of products is at most 2^15 times that.
 struct WordPartsHeader {
   long sums[kByteChannels];  // of the weights of a channel
   long slice;                // products, a multiple of kPairDepth; the same in all blocks
@@ -141,8 +146,8 @@ struct WordWindows {
   long y_stride;
 };
 
-// ByteLines for codes - 32768 of 16 bits. The weights are those of WordWindows for the taps of ByteLines.
-// Rows of the image have one more column, whose content does not matter.
+// ByteLines for codes - 32768 of 16 bits. The weights are those of WordWindows for the taps of
+// ByteLines. Rows of the image have one more column, whose content does not matter.
 struct WordLines {
   long lines, width;
   long line_stride, stride, pitch;  // in codes; `stride` in pixels, 1 or 2

@@ -8,9 +8,9 @@
 
 namespace caffe {
 
-// Adds a residual to rows of codes that an operator has just written, if its epilogue has a sum. Codes
-// of both begin at element `first` of their arrays, whose rows are `y_stride` and `residual_stride`
-// elements apart.
+// Adds a residual to rows of codes that an operator has just written, if its epilogue has a sum.
+// Codes of both begin at element `first` of their arrays, whose rows are `y_stride` and
+// `residual_stride` elements apart.
 class ResidualCodes {
  public:
   ResidualCodes(const Epilogue& epilogue, DataType type, const QuantArguments& quant,

@@ -26,9 +26,9 @@ constexpr int64_t kFewChannels = 96, kLongSum = 64;
 constexpr int64_t kColumnBytes = 1 << 20;
 // A block of this size stays in the first cache.
 constexpr int64_t kFewColumnBytes = 32 << 10;
-// Up to this many products the time of a call is also that of reading what another thread wrote. For
-// short sums the threads then share the channels of an image rather than its rows, as pooling behind
-// it does; all of them gather all columns.
+// Up to this many products the time of a call is also that of reading what another thread wrote.
+// For short sums the threads then share the channels of an image rather than its rows, as pooling
+// behind it does; all of them gather all columns.
 constexpr int64_t kFewProducts = 4 << 20, kShortSum = 64;
 // From this many elements on, the threads' gradients of weights are added in parallel, in blocks.
 constexpr int64_t kSumBlock = 1024, kParallelSum = 1 << 16;
@@ -557,8 +557,8 @@ template <class T> class HostConvOp final : public ConvOp {
   const bool pointwise_, padded_, narrow_in_, narrow_out_;
   const int64_t in_, out_, depth_;  // positions in and out, rows of the column matrix of a group
   const bool few_;                  // at most kFewProducts
-  // Whether one thread may compute a forward pass with the same result. Outside of a parallel region
-  // the product of a BLAS would use threads of its own, and round otherwise.
+  // Whether one thread may compute a forward pass with the same result. Outside of a parallel
+  // region the product of a BLAS would use threads of its own, and round otherwise.
   const bool serial_;
   const EpilogueStages stages_;
   BiasOp bias_;

@@ -15,7 +15,8 @@ namespace {
 // Columns of a panel: a multiple of those that the native product computes at once.
 constexpr int64_t kPanel = 32;
 constexpr int64_t kMostRows = 128;
-// For more rows OpenBLAS, which packs B in each call, is as fast (tools/benchmark/results/packed_cpu.md).
+// For more rows OpenBLAS, which packs B in each call, is as fast
+// (tools/benchmark/results/packed_cpu.md).
 constexpr int64_t kMostPreferredRows = 32;
 // Below this many products one thread is faster.
 constexpr int64_t kParallelProducts = 1 << 16;
@@ -24,8 +25,8 @@ template <class T> T* At(DevicePtr pointer) { return reinterpret_cast<T*>(pointe
 
 int64_t Panels(const GemmDescriptor& d) { return (d.n + kPanel - 1) / kPanel; }
 
-// C = A op(B), where B is packed once for many calls: panels of kPanel columns, one after the other,
-// each with a row for each row of op(B).
+// C = A op(B), where B is packed once for many calls: panels of kPanel columns, one after the
+// other, each with a row for each row of op(B).
 class PackedGemmOp final : public GemmOp {
  public:
   PackedGemmOp(Device* device, const GemmDescriptor& d)

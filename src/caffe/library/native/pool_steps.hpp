@@ -22,8 +22,8 @@ struct PoolWindow {
   int offset, multiplier, shift, zero_y;
 };
 
-// The largest codes of a line of windows with few channels: `windows` times `channels` codes follow each
-// other in y. Each window has columns of the image.
+// The largest codes of a line of windows with few channels: `windows` times `channels` codes follow
+// each other in y. Each window has columns of the image.
 struct PoolLine {
   PoolElement element;  // a code
   long channels;

@@ -34,7 +34,8 @@ namespace {
 
 // The most rows of A; for more, libraries that copy B to a better order are faster.
 constexpr int64_t kMostRows = 8;
-// The rows in half kinds, whose B those libraries widen first (tools/benchmark/results/packed_cpu.md).
+// The rows in half kinds, whose B those libraries widen first
+// (tools/benchmark/results/packed_cpu.md).
 constexpr int64_t kMostNarrowRows = 48;
 // Below this many products one thread is faster.
 constexpr int64_t kParallelProducts = 1 << 16;
@@ -50,8 +51,8 @@ auto Dots(DataType type) {
   return type == kFloat ? steps.dots_float : type == kHalf ? steps.dots_half : steps.dots_bfloat16;
 }
 
-// C = A B' for few rows of A: each element is a product of two rows. B is read once, in its own type,
-// by all threads. Sums are float.
+// C = A B' for few rows of A: each element is a product of two rows. B is read once, in its own
+// type, by all threads. Sums are float.
 class RowsGemmOp final : public GemmOp {
  public:
   RowsGemmOp(Device* device, const GemmDescriptor& d)

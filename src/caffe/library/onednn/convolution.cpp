@@ -163,8 +163,8 @@ class OneDnnConvOp final : public ConvOp {
     y_->Out(y, workspace);
   }
 
-  // Returns false if a flag of invalid operations is set after it: y may have lost NaN, and is to be
-  // computed again. The flag may be that of an earlier operation: from then on flags are cleared
+  // Returns false if a flag of invalid operations is set after it: y may have lost NaN, and is to
+  // be computed again. The flag may be that of an earlier operation: from then on flags are cleared
   // before the call. If it is set once more, y is computed without ReLU from then on.
   bool ConvolveWithReLU(const ConvArguments& a, const void* x, DevicePtr y) {
     if (!relu_forward_) return false;

@@ -19,8 +19,8 @@ bool Slow(const char* implementation) {
   return name.starts_with("ref") || name.find("gemm:") != name.npos;
 }
 
-// oneDNN 2.6 leaves gradients of weights unwritten if a tap of a window sees padding only. Its compiler
-// writes code for each tap and each column of padding: a padding of 65536 takes minutes.
+// oneDNN 2.6 leaves gradients of weights unwritten if a tap of a window sees padding only. Its
+// compiler writes code for each tap and each column of padding: a padding of 65536 takes minutes.
 bool WindowsFit(const ConvGeometry& g) {
   constexpr int64_t kMostCode = 256;
   for (int i = 0; i < g.axes(); ++i) {

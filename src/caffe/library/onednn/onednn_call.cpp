@@ -22,8 +22,8 @@ std::mutex& Mutex() {
 
 const dnnl::engine& Engine() {
   static const auto* const engine = [] {
-    // By default oneDNN keeps the last 1024 primitives, of some 64 KiB each. Operators hold those that
-    // they run. The others serve only nets that get an earlier shape again.
+    // By default oneDNN keeps the last 1024 primitives, of some 64 KiB each. Operators hold those
+    // that they run. The others serve only nets that get an earlier shape again.
     if (!std::getenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")) dnnl::set_primitive_cache_capacity(64);
     return new dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();

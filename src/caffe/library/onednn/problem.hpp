@@ -27,9 +27,9 @@ struct Problem {
   Dims x_dims, padded_dims, y_dims, weight_dims, stride, dilation, left, right;
 };
 
-// The residual is copied to y before the convolution, which adds its sums to y and rounds once. This
-// reads and writes less memory than a pass over float sums. In float it does not. oneDNN contracts
-// the product with another coefficient.
+// The residual is copied to y before the convolution, which adds its sums to y and rounds once.
+// This reads and writes less memory than a pass over float sums. In float it does not. oneDNN
+// contracts the product with another coefficient.
 bool AddsToY(const ConvDescriptor& d, Element inner);
 
 // The stages that follow oneDNN's convolution.
@@ -47,9 +47,10 @@ struct Plans {
 // Throws dnnl::error.
 Plans PlanAll(const ConvDescriptor& d, const Problem& p);
 
-// The forward pass with ReLU in oneDNN's convolution, whose maximum turns NaN into 0 and sets the flag
-// of invalid operations. It reads the weights and takes the implementation of `plain`, the pass
-// without ReLU. None if something else must follow the convolution, or oneDNN has no such pass.
+// The forward pass with ReLU in oneDNN's convolution, whose maximum turns NaN into 0 and sets the
+// flag of invalid operations. It reads the weights and takes the implementation of `plain`, the
+// pass without ReLU. None if something else must follow the convolution, or oneDNN has no such
+// pass.
 std::optional<ForwardPlan> PlanReLU(const ConvDescriptor& d, const Problem& p,
                                     const ForwardPlan& plain);
 

@@ -66,8 +66,8 @@ void RenameChangedInputs(const std::vector<std::string>& inputs, NetParameter* n
 
 constexpr int64_t kMostExpertNets = 1 << 14;
 
-// The expert nets of a layer, with those of mixtures in its nets; kMostExpertNets + 1 if there are more
-// than that.
+// The expert nets of a layer, with those of mixtures in its nets; kMostExpertNets + 1 if there are
+// more than that.
 int64_t CountExpertNets(const LayerParameter& layer) {
   const MOEParameter& mixture = layer.moe_param();
   int64_t count = 0;

@@ -68,8 +68,8 @@ class NetBuilder {
 
   // Adds the nodes that compute the layer, and makes their outputs the bottoms of `node`.
   void Inline(const TypedLayer& typed, CompositeLayer* layer, Node* node);
-  // `inputs`: layers of the level that stand for bottoms of `node`; as many as it has tops stand for
-  // these.
+  // `inputs`: layers of the level that stand for bottoms of `node`; as many as it has tops stand
+  // for these.
   void AddNestedNodes(NetLevel* level, size_t inputs, Node* node);
   // Notes at the nodes from `begin` on which bottoms of the composite layer have gradients.
   void LimitGradients(const LayerParameter& layer, int begin, const Node& node);
@@ -92,8 +92,8 @@ class NetBuilder {
   // Makes the blobs of the node's layer learnable; returns their indices in Wiring::learnable.
   std::vector<int> AppendLearnable(int node);
   void AppendParameters(int node);
-  // Makes the nested parameters from node `begin` on parameters of the net, in the order of the last
-  // node, which is the composite layer that encloses them.
+  // Makes the nested parameters from node `begin` on parameters of the net, in the order of the
+  // last node, which is the composite layer that encloses them.
   void AppendNestedParameters(int begin);
   // Gives a composite layer the blobs of its slots.
   void TakeNestedBlobs(int node);

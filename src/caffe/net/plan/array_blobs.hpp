@@ -14,8 +14,8 @@ using ArrayBlobs = std::vector<std::shared_ptr<BlobBase>>;
 
 // Nothing is allocated.
 ArrayBlobs MakeArrayBlobs(const Wiring& wiring, const Plan& plan);
-// For training: the arrays that a step reads and writes share data and diffs as their blobs do. Call
-// it again when one of them was reshaped.
+// For training: the arrays that a step reads and writes share data and diffs as their blobs do.
+// Call it again when one of them was reshaped.
 void ShareArrays(const Wiring& wiring, const Arrays& arrays, const Step& step,
                  const ArrayBlobs& blobs);
 // Gives them the shapes of the net's blobs.

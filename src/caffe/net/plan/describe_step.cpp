@@ -13,7 +13,8 @@ bool IsAlias(const LayerFacts& facts, size_t top) {
                      [top](const Alias& alias) { return alias.top == static_cast<int>(top); });
 }
 
-// Forward writes no top: all are inputs of the net, share memory, or are bottoms that do not change.
+// Forward writes no top: all are inputs of the net, share memory, or are bottoms that do not
+// change.
 bool ComputesNothing(const Node& node, const LayerFacts& facts) {
   if (node.top.empty() || facts.host) return false;
   if (TraitsOf(node.layer->type()).input) return true;

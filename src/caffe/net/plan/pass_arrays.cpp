@@ -233,8 +233,8 @@ class Builder {
 
   // A segment computes an array again only as a whole. Removes nodes whose top's array has a writer
   // outside their segment (a view counts with the writers of its array, so that no view runs again
-  // without them), nodes that read an array which a later node outside their segment overwrites, and
-  // those of steps that are not in one segment as a whole.
+  // without them), nodes that read an array which a later node outside their segment overwrites,
+  // and those of steps that are not in one segment as a whole.
   static constexpr int kNone = -1;
   void NarrowToWholeArrays(std::vector<bool>* marked) const {
     for (bool changed = true; changed;) {

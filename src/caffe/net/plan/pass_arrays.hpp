@@ -32,9 +32,9 @@ struct ArrayPart {
   bool channels;
 };
 
-// The arrays of a net's passes, and the steps that use them: the steps of a plan's forward, followed
-// for training by those of the backward pass. From this ActivationArena finds when each array is
-// needed.
+// The arrays of a net's passes, and the steps that use them: the steps of a plan's forward,
+// followed for training by those of the backward pass. From this ActivationArena finds when each
+// array is needed.
 struct PassArrays {
   // Those of the plan; in training, the diffs of all of them; then those of layers.
   Arrays arrays;
@@ -50,7 +50,8 @@ struct PassArrays {
   // Diffs (bottom, top) of layers whose Backward gives the bottom the memory of the top's diff, as
   // Flatten does: arrays, in the order of the backward pass.
   std::vector<std::pair<int, int>> joined;
-  // The nodes of the backward pass, in its order; the last node of a step that trains stands for it.
+  // The nodes of the backward pass, in its order; the last node of a step that trains stands for
+  // it.
   std::vector<int> backward;
 
   // The arrays of a whole forward in phase TEST. `kept`: blobs that each forward must store.

@@ -19,11 +19,11 @@ bool IsAlias(const PlanNode& node, int top) {
                      [top](const Alias& alias) { return alias.top == top; });
 }
 
-// Chooses the layouts of steps, in their order. A step uses kNHWC if its layer is faster then, or if
-// the layer, or the chain, can and an input is there in kNHWC. Inputs that are not there in the
-// layout of their reader are converted before it, once for all later readers; outputs and kept blobs
-// are converted to kNCHW. A plan for training (PlanOptions::gradients) uses kNHWC only for steps that
-// also have their backward pass in it.
+// Chooses the layouts of steps, in their order. A step uses kNHWC if its layer is faster then, or
+// if the layer, or the chain, can and an input is there in kNHWC. Inputs that are not there in the
+// layout of their reader are converted before it, once for all later readers; outputs and kept
+// blobs are converted to kNCHW. A plan for training (PlanOptions::gradients) uses kNHWC only for
+// steps that also have their backward pass in it.
 class LayoutChooser {
  public:
   // `grown`: the steps, in C order.
@@ -187,8 +187,8 @@ class LayoutChooser {
   std::vector<Layout> diff_layouts_;  // of each blob, as far as steps are chosen
 };
 
-// Finds the steps that can write their top in kNHWC as a part of the top of a layer that joins blobs.
-// Nothing else may read that top, because positions of a part are not neighbours.
+// Finds the steps that can write their top in kNHWC as a part of the top of a layer that joins
+// blobs. Nothing else may read that top, because positions of a part are not neighbours.
 class PartFinder {
  public:
   PartFinder(const std::vector<PlanNode>& nodes, Plan* plan)

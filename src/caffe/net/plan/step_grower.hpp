@@ -21,8 +21,9 @@ class BlobUses {
   std::vector<bool> shared_;
 };
 
-// The step that begins with node `first`, extended as far as the facts of the following nodes allow.
-// Its arrays are in C order. `step_of`: the first node of the step of each node; -1 for nodes without a step.
+// The step that begins with node `first`, extended as far as the facts of the following nodes
+// allow. Its arrays are in C order. `step_of`: the first node of the step of each node; -1 for
+// nodes without a step.
 Step GrowStep(const std::vector<PlanNode>& nodes, const BlobUses& uses, const PlanOptions& options,
               const std::vector<int>& step_of, int first);
 

@@ -11,8 +11,8 @@
 
 namespace caffe {
 
-// The ranges and quantizers of a net: the table, which files, users and passes change, and the ranges
-// of the nodes that follow from it.
+// The ranges and quantizers of a net: the table, which files, users and passes change, and the
+// ranges of the nodes that follow from it.
 class NetRanges {
  public:
   // Reads the table and the ranges of `given`.

@@ -15,8 +15,8 @@
 
 namespace caffe {
 
-// Observes the ranges of blobs in float kinds, and quantizes and dequantizes blobs in mode pseudo, as
-// the modes of the table say.
+// Observes the ranges of blobs in float kinds, and quantizes and dequantizes blobs in mode pseudo,
+// as the modes of the table say.
 class RangePass final : public PassObserver {
  public:
   // The table must outlive this.

@@ -51,7 +51,8 @@ RangeTable::RangeTable(const Wiring& wiring, const NetParameter& given)
 void RangeTable::ReadLayers(const Wiring& wiring) {
   std::map<int, std::string> versions;  // blob of the user -> name of its range at this layer
   const auto read_mode = [&](const QuantizerParameter& quantizer, const std::string& name) {
-    // Among several quantizers of a blob, observe takes precedence over passive, and pseudo over both.
+    // Among several quantizers of a blob, observe takes precedence over passive, and pseudo over
+    // both.
     if (quantizer.has_mode()) {
       const auto [mode, added] = modes.try_emplace(name, quantizer.mode());
       if (!added) mode->second = std::max(mode->second, quantizer.mode());

@@ -1,5 +1,5 @@
-// Ranges of the blobs that a Concat joins. If a blob and the joined one have the same range, codes are
-// copied, or written into the joined blob at once.
+// Ranges of the blobs that a Concat joins. If a blob and the joined one have the same range, codes
+// are copied, or written into the joined blob at once.
 #include <algorithm>
 
 #include "caffe/layer/layer_facts.hpp"

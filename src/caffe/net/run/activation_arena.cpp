@@ -51,8 +51,8 @@ class LastWrites {
     };
     return {at(offsets_[buffer]), at(offsets_[buffer] + bytes_[buffer])};
   }
-  // Calls the function for nodes of a tree over the bounds, from its root: those within [begin, end),
-  // as a whole, and those above them.
+  // Calls the function for nodes of a tree over the bounds, from its root: those within [begin,
+  // end), as a whole, and those above them.
   template <class Function>
   void Visit(size_t node, size_t low, size_t high, size_t begin, size_t end,
              const Function& function) const {

@@ -23,9 +23,9 @@ struct StepWorkspaces {
   void Set(size_t step, const Work& work);
 };
 
-// One allocation for the arrays of a net's whole passes: arrays that are not needed at the same time
-// share bytes. Kept arrays, those with a view, and those that are read before a step writes them
-// have separate memory, and so have those whose memory others hold, too.
+// One allocation for the arrays of a net's whole passes: arrays that are not needed at the same
+// time share bytes. Kept arrays, those with a view, and those that are read before a step writes
+// them have separate memory, and so have those whose memory others hold, too.
 //
 // An array that layers run again before a backward has two lifetimes, with a slice for each.
 //

@@ -33,8 +33,8 @@ class BlobVersions final : public MemoryWatcher {
   BlobBase* FirstVersion(const BlobBase& input);
   // The first versions of the inputs that TakeInputs would change, in Wiring::blobs.
   std::vector<int> WrittenInputs() const;
-  // The first and the last version of each input that layers change in place, in Wiring::blobs. Every
-  // pass stores them.
+  // The first and the last version of each input that layers change in place, in Wiring::blobs.
+  // Every pass stores them.
   std::vector<std::pair<int, int>> ChangedInputs() const;
 
   // Before a forward of nodes `first` to `last`: copies the user's blobs to the earlier versions

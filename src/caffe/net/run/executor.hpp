@@ -53,8 +53,8 @@ class Executor final : private ActionRunner {
  public:
   using Observers = std::vector<PassObserver*>;
 
-  // With an arena, the plan is only for whole passes; with one for training, for whole forwards each
-  // followed by a whole backward.
+  // With an arena, the plan is only for whole passes; with one for training, for whole forwards
+  // each followed by a whole backward.
   Executor(const Wiring& wiring, const PassRooms& rooms, Plan plan, ArrayBlobs array_blobs,
            std::unique_ptr<ActivationArena> arena = nullptr);
   ~Executor() override;
@@ -65,8 +65,9 @@ class Executor final : private ActionRunner {
   // read. Shapes, works and derived weights are updated before the first step runs. `per_layer`:
   // observers may change parameters between the layers.
   void Forward(int first, int last, const Observers& observers, bool per_layer);
-  // Writes the diffs of the losses among the nodes, and runs those of them backward that need it, in
-  // this order. `whole`: they are those of a whole backward; with an arena, after a forward in it.
+  // Writes the diffs of the losses among the nodes, and runs those of them backward that need it,
+  // in this order. `whole`: they are those of a whole backward; with an arena, after a forward in
+  // it.
   void Backward(const std::vector<int>& nodes, bool whole, const Observers& observers);
   // A whole forward and backward; and what follows them up to `end`. `member`: runs it as the
   // member number `replica` of a list; null: it runs alone.
@@ -82,7 +83,8 @@ class Executor final : private ActionRunner {
   // Call this before a pass of training outside the arena: diffs that were freed are written there
   // as if they were new. Frees the arena.
   void LeaveArena();
-  // What the steps need for the current shapes, and the workspaces of the forward. Allocates nothing.
+  // What the steps need for the current shapes, and the workspaces of the forward. Allocates
+  // nothing.
   WorkMemory CountWorks(StepWorkspaces* workspaces) const { return works_.Count(workspaces); }
   // Null if every blob has memory of its own.
   const ActivationArena* arena() const { return arena_.get(); }
@@ -102,8 +104,8 @@ class Executor final : private ActionRunner {
   struct Running {
     const Schedule& schedule;
     const Observers& observers;
-    // An iteration, whose update changes the parameters: derived weights are renewed by the step that
-    // reads them, as a part of what is recorded.
+    // An iteration, whose update changes the parameters: derived weights are renewed by the step
+    // that reads them, as a part of what is recorded.
     bool renews = false;
     // Each step is prepared right before it runs: observers may change parameters.
     bool prepares_each = false;
@@ -126,8 +128,8 @@ class Executor final : private ActionRunner {
   // Gives the arrays of the forward their places in the arena.
   void PlaceForward();
   void KeepBlobsThatAreRead();
-  // If the blob is a top of the step, and is there only in another layout, it is converted to C order
-  // from now on.
+  // If the blob is a top of the step, and is there only in another layout, it is converted to C
+  // order from now on.
   void Store(size_t step, int blob);
   void NoteStep(size_t step);
   void AddNode(int node, GraphEpoch* epoch) const;

@@ -8,8 +8,8 @@
 
 namespace caffe {
 
-// An iteration of several replicas: their actions are one list, which is run, recorded and replayed as
-// that of one net is.
+// An iteration of several replicas: their actions are one list, which is run, recorded and replayed
+// as that of one net is.
 class JointIteration final : private ActionRunner {
  public:
   JointIteration();

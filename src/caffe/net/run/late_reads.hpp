@@ -10,8 +10,8 @@
 
 namespace caffe {
 
-// What the last forward read, for blobs that are computed when they are read: inputs, parameters and
-// stored blobs. The caller may change these before the blob is read. So their content is copied
+// What the last forward read, for blobs that are computed when they are read: inputs, parameters
+// and stored blobs. The caller may change these before the blob is read. So their content is copied
 // right before the change, and after the forward if there is a view, through which the caller
 // writes without notice. Records end with the next whole forward.
 class LateReads final : public MemoryWatcher {
@@ -22,8 +22,8 @@ class LateReads final : public MemoryWatcher {
   static void Sort(std::vector<BlobBase*>* blobs);
   // Whether the records are exactly those of these blobs, which must be sorted.
   bool Records(const std::vector<BlobBase*>& blobs) const;
-  // After a forward: makes records of these blobs. `again`: keeps the records that it finds, because
-  // the forward was that of before.
+  // After a forward: makes records of these blobs. `again`: keeps the records that it finds,
+  // because the forward was that of before.
   void Record(const std::vector<BlobBase*>& blobs, bool again);
   // Their content was computed again, as in the forward.
   void Renew(const BlobBase& blob);

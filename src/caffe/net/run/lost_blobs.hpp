@@ -12,8 +12,8 @@
 namespace caffe {
 
 // The blobs that the last forward did not keep: those within steps, those that exist only in kNHWC,
-// and those whose bytes another array has. Reading one runs the nodes that compute it, from what the
-// forward read.
+// and those whose bytes another array has. Reading one runs the nodes that compute it, from what
+// the forward read.
 class LostBlobs {
  public:
   // Borrowed objects must outlive this one. The arena may be null.
@@ -27,8 +27,8 @@ class LostBlobs {
   void ForgetLost();
   // Ends the lifetime of the content of an array of the arena.
   void Lose(int array);
-  // Diffs between the nodes of steps that train are not computed, and diffs in kNHWC have no content
-  // in C order.
+  // Diffs between the nodes of steps that train are not computed, and diffs in kNHWC have no
+  // content in C order.
   void LoseHiddenDiffs();
   // Diffs that were freed are written as if they were new.
   void TakeFreedDiffs();

@@ -12,8 +12,8 @@
 
 namespace caffe {
 
-// Compares what a net needs with what its device has, before the memory is taken: Linux promises more
-// memory than there is, and kills a process that uses it.
+// Compares what a net needs with what its device has, before the memory is taken: Linux promises
+// more memory than there is, and kills a process that uses it.
 class MemoryForecast {
  public:
   // Passes that need different memory.

@@ -26,8 +26,8 @@ class Passes {
   const TrainingTail& tail() const { return *rooms_.tail; }
   // The entries of the tail.
   void RunTail();
-  // Iterate in parts, for several replicas. Whether the iteration cannot be one list of actions, but
-  // needs a forward and a backward of their own.
+  // Iterate in parts, for several replicas. Whether the iteration cannot be one list of actions,
+  // but needs a forward and a backward of their own.
   bool BeginIteration();
   void ForwardBackward();
   // After the reductions of such an iteration: views show the sums.
@@ -38,8 +38,8 @@ class Passes {
   void DropTail();
   void set_frees_memory(bool value) { frees_memory_ = value; }
   std::vector<StepInfo> Describe();
-  // After gradients were requested: runs the layers again that did not keep what their backward pass
-  // reads. `needed_before`: which nodes ran backward then.
+  // After gradients were requested: runs the layers again that did not keep what their backward
+  // pass reads. `needed_before`: which nodes ran backward then.
   void TakeNewGradients(const std::vector<bool>& needed_before);
 
  private:
@@ -53,8 +53,8 @@ class Passes {
   void CheckMemory(MemoryForecast::Pass pass);
   void ShowInputDiffs();
   void ClearUnreadDiffs(const std::vector<int>& run, int first, int last);
-  // In mode pseudo, the gradients of inputs are 0 outside of their ranges. No layer runs backward on
-  // inputs, so that no observer sees them.
+  // In mode pseudo, the gradients of inputs are 0 outside of their ranges. No layer runs backward
+  // on inputs, so that no observer sees them.
   void ClearInputGradientsOutsideRanges(const std::vector<int>& run, int first, int last);
   template <class Work> void WithInputs(const Work& work);
   // Runs `work`; adds the memory needs of the whole net to an OutOfMemory error.

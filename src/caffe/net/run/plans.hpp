@@ -22,8 +22,8 @@ class Plans {
   // Increased by Make.
   int serial() const { return serial_; }
 
-  // Makes them again if other blobs than before have the ranges of the blobs that join them. `whole`:
-  // a whole forward follows.
+  // Makes them again if other blobs than before have the ranges of the blobs that join them.
+  // `whole`: a whole forward follows.
   void FollowRanges(bool whole);
   // Every forward stores the user's blobs of these names, and a backward in the arena their diffs.
   void Keep(const std::vector<std::string>& blobs);

@@ -31,9 +31,10 @@ class ActionRunner {
   virtual void AfterUndo() = 0;
 };
 
-// Runs the actions of one schedule, in every pass. Ranges of them that can be recorded become graphs,
-// once they ran normally twice in the same state. An AccessLog of the second time shows which memories
-// they use: a replay uploads what the host wrote, and raises the versions of what the work writes.
+// Runs the actions of one schedule, in every pass. Ranges of them that can be recorded become
+// graphs, once they ran normally twice in the same state. An AccessLog of the second time shows
+// which memories they use: a replay uploads what the host wrote, and raises the versions of what
+// the work writes.
 class Replay {
  public:
   // The actions must outlive this object.

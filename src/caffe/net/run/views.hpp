@@ -14,7 +14,8 @@ class Views {
   void TakeDiffs() const;
   // Before a forward of nodes `first` to `last`. A blob that a whole forward writes before it reads
   // is not uploaded just because a view of it exists: reading an output in every iteration would
-  // otherwise cost an upload each time. A blob that is not stored is not made for being overwritten.
+  // otherwise cost an upload each time. A blob that is not stored is not made for being
+  // overwritten.
   void ForgetOverwritten(int first, int last, bool whole) const;
   void Update() const;
   // A blob of which there is a live view; null if there is none.

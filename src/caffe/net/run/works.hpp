@@ -47,7 +47,8 @@ class Works {
   // Whether bottoms and tops have the shapes for which the step was prepared.
   bool HasNotedShapes(size_t step) const;
 
-  // Calls use(blob) for each array of the step in another layout than C order. The others are blobs.
+  // Calls use(blob) for each array of the step in another layout than C order. The others are
+  // blobs.
   template <class Use> void VisitLaidOut(size_t step, const Use& use) const {
     for (const auto* arrays : {&plan_.steps[step].reads, &plan_.steps[step].writes}) {
       for (const int array : *arrays) {
@@ -57,8 +58,8 @@ class Works {
   }
 
   void Run(size_t step);
-  // Compute the tops of the step of a node, or of the node alone, with the bits of the last forward.
-  // What they read must be there, or have a source.
+  // Compute the tops of the step of a node, or of the node alone, with the bits of the last
+  // forward. What they read must be there, or have a source.
   void RepeatStep(int node);
   void RepeatNode(int node);
   // Computes the tops of a node, or of a step that ends with it, in their slices of the arena.
@@ -74,7 +75,8 @@ class Works {
   const StepWorkspaces& FindWorkspaces();
   // Allocates the net's workspace: nothing is allocated while steps run.
   void NeedWorkspaces();
-  // What the steps need for the current shapes, and the workspaces of the forward. Allocates nothing.
+  // What the steps need for the current shapes, and the workspaces of the forward. Allocates
+  // nothing.
   WorkMemory Count(StepWorkspaces* workspaces) const;
 
  private:

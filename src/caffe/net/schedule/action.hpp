@@ -27,7 +27,8 @@ struct Action {
   int index = -1;        // of the step, node, segment, reduction or entry
   int node = -1;         // which observers see; -1: none
   bool replays = false;  // enqueues the same work in each pass, which can be recorded
-  // Observers are called before it, and after it: a step and the conversions for it are one to them.
+  // Observers are called before it, and after it: a step and the conversions for it are one to
+  // them.
   bool begins = true, ends = true;
   int replica = 0;  // of a list for several
 
@@ -56,8 +57,8 @@ struct ActionRange {
 // actions that enqueue work.
 std::vector<ActionRange> RecordableRanges(std::span<const Action> actions);
 
-// The actions of several replicas in turns, one of each. Reductions of the same gradients follow each
-// other: the first one begins after all that the replicas do before theirs.
+// The actions of several replicas in turns, one of each. Reductions of the same gradients follow
+// each other: the first one begins after all that the replicas do before theirs.
 std::vector<Action> TakeTurns(std::span<const Schedule* const> replicas);
 
 // A line for each action: "step 3 conv1", "backward conv1". `names`: of the nodes.

@@ -13,14 +13,14 @@ namespace caffe {
 // of steps that cover several layers or layer by layer.
 class ScheduleMaker {
  public:
-  // `replays`: for each node, whether its layer enqueues the same work in each pass. `arrays`: of the
-  // plan's arena; null if every blob has memory of its own.
+  // `replays`: for each node, whether its layer enqueues the same work in each pass. `arrays`: of
+  // the plan's arena; null if every blob has memory of its own.
   ScheduleMaker(const Plan& plan, std::vector<bool> replays, const PassArrays* arrays);
 
   // Runs the nodes `added`, in their order, then the steps whose nodes lie in [first, last].
   Schedule Forward(const std::vector<int>& added, int first, int last) const;
-  // Runs those of the nodes `run` backward that `needed` names, from the diffs of the losses. A pass
-  // in an arena has the order of PassArrays::backward.
+  // Runs those of the nodes `run` backward that `needed` names, from the diffs of the losses. A
+  // pass in an arena has the order of PassArrays::backward.
   Schedule Backward(const std::vector<int>& run, const std::vector<bool>& needed) const;
   // A whole forward and backward, and a tail of so many entries. `writers`: of each reduction, the
   // nodes whose backward passes write what it sums. It follows the last of them, and the reduction

@@ -12,7 +12,8 @@ class DebugLines final : public PassObserver {
   DebugLines(const Wiring& wiring, const Gradients& gradients)
       : wiring_(wiring), gradients_(gradients) {}
   const char* name() const override { return "debug_info"; }
-  // Whether lines are written for all layers, or only for the nested ones for which a composite layer asks.
+  // Whether lines are written for all layers, or only for the nested ones for which a composite
+  // layer asks.
   void set_all(bool value) { all_ = value; }
   bool any() const;
   void AfterForward(const Node& node) override;

@@ -5,7 +5,8 @@
 
 namespace caffe {
 
-// CAFFE_DEBUG=nan: throws at the first layer and blob with a NaN or an infinity. Reads back every blob.
+// CAFFE_DEBUG=nan: throws at the first layer and blob with a NaN or an infinity. Reads back every
+// blob.
 class FiniteCheck final : public PassObserver {
  public:
   FiniteCheck(const Wiring& wiring, const Gradients& gradients)

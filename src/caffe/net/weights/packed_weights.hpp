@@ -26,8 +26,8 @@ class PackedReader {
 
   // The elements of packed data, blob number `index` of the file; -1 if the blob has none.
   int64_t Elements(const BlobProto& blob, int index) const;
-  // Throws if the range of codes is missing or does not fit. `layer` is the name of UniqueLayerNames
-  // that the layer has in the file.
+  // Throws if the range of codes is missing or does not fit. `layer` is the name of
+  // UniqueLayerNames that the layer has in the file.
   void Check(const std::string& layer, int parameter, const BlobProto& blob, int index) const;
   // After Check. The blob of `target` that gets the elements.
   void Read(const std::string& layer, int parameter, const BlobProto& blob, int index,

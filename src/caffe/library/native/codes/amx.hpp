@@ -1,4 +1,5 @@
-// Products of codes with AMX. Few rows of bytes are left to vnni_bytes.hpp, which must be read before.
+// Products of codes with AMX. Few rows of bytes are left to vnni_bytes.hpp, which must be read
+// before.
 #pragma once
 
 namespace caffe {
@@ -60,7 +61,8 @@ struct alignas(64) TileConfig {
 };
 
 // Tiles 0 to 3: sums of 2x2 blocks; 4 and 5: rows of a; 6 and 7: blocks of b. Rows are divided into
-// `first` for tiles 0, 1 and 4, and `second` for tiles 2, 3 and 5. `columns` are the bytes of a row of a.
+// `first` for tiles 0, 1 and 4, and `second` for tiles 2, 3 and 5. `columns` are the bytes of a row
+// of a.
 void Configure(long first, long second, long columns) {
   TileConfig config;
   for (int i = 0; i < 8; ++i) {
@@ -176,8 +178,8 @@ void StoreWords(const WordTile& t, long channel, long row, long rows, const i32*
   }
 }
 
-// Tiles 0 to 3: the sums low low, low high, high low, high high (of a and b); 4 and 5: the planes of
-// a; 6 and 7: those of b.
+// Tiles 0 to 3: the sums low low, low high, high low, high high (of a and b); 4 and 5: the planes
+// of a; 6 and 7: those of b.
 void WordTileOf(const WordTile& t) {
   constexpr long kPart = 16 * kByteChannels;
   alignas(64) i32 sums[4 * kPart];

@@ -33,8 +33,8 @@ Eight MakeEight(const ByteOutput& o, const long* order) {
   return f;
 }
 
-// (products + bias) * multiplier / 2^shift for shifts of at least 32, rounded half away from zero. A
-// shift of more than 63 yields 0, because both shift instructions do.
+// (products + bias) * multiplier / 2^shift for shifts of at least 32, rounded half away from zero.
+// A shift of more than 63 yields 0, because both shift instructions do.
 __m256i Requantized(__m256i products, const Eight& f) {
   const __m256i sum = _mm256_add_epi32(products, f.bias), a = _mm256_abs_epi32(sum);
   __m256i even = _mm256_mul_epu32(a, f.even);
@@ -53,8 +53,8 @@ bool Fast(const ByteOutput& o, long channel, long count) {
   return true;
 }
 
-// The requantization of 16 channels, whose sums are in two vectors: channels 0 to 3 and 8 to 11 of them,
-// and the others.
+// The requantization of 16 channels, whose sums are in two vectors: channels 0 to 3 and 8 to 11 of
+// them, and the others.
 struct Factors {
   long count;
   bool fast;
@@ -113,8 +113,8 @@ void Store(const ByteOutput& o, const Factors& f, long channel, long row, long r
 
 // --- Products ------------------------------------------------------------------------------------
 
-// Rows whose codes are widened to 16 bits, `kWide` at a time, and those of them that are multiplied at
-// once. Their pitch keeps rows apart in the first cache.
+// Rows whose codes are widened to 16 bits, `kWide` at a time, and those of them that are multiplied
+// at once. Their pitch keeps rows apart in the first cache.
 constexpr long kWideRows = 12, kWide = 1024, kWidePitch = kWide + 16;
 constexpr int kDotRows = 6;
 // Channels whose sums stay in the first cache.
@@ -130,8 +130,8 @@ void Widen(const u8* from, long used, i16* to) {
   for (; k < used; ++k) to[k] = from[k];
 }
 
-// Products of R rows of widened codes with 4 V channels, added to `sums` or written. Pairs of products are
-// added in 32 bits: a vector holds two sums for each of 4 channels.
+// Products of R rows of widened codes with 4 V channels, added to `sums` or written. Pairs of
+// products are added in 32 bits: a vector holds two sums for each of 4 channels.
 template <int R, int V>
 void Dots(long used, const i16* x, const signed char* b, bool first, i32* sums) {
   __m256i c[R][V];

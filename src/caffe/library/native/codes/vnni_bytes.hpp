@@ -43,8 +43,8 @@ struct UpperFactors {
 
 constexpr int kMostUpperShift = 53;
 
-// sum + the bits of a * b from 2^52 on. The statement lets processors without the instruction have the
-// other functions of this file.
+// sum + the bits of a * b from 2^52 on. The statement lets processors without the instruction have
+// the other functions of this file.
 __m512i AddUpper(__m512i sum, __m512i a, __m512i b) {
   asm("vpmadd52huq %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
   return sum;
@@ -76,8 +76,8 @@ bool FitsUpper(const int* shift, long count) {
   return true;
 }
 
-// sum * multiplier / 2^shift for shifts of at least 32, rounded half away from zero. A shift of more
-// than 63 yields 0, because both shift instructions do.
+// sum * multiplier / 2^shift for shifts of at least 32, rounded half away from zero. A shift of
+// more than 63 yields 0, because both shift instructions do.
 template <class F> __m512i Requantized(__m512i sum, const F& f) {
   const __m512i r = Magnitude(_mm512_abs_epi32(sum), f);
   return _mm512_mask_sub_epi32(r, _mm512_movepi32_mask(sum), _mm512_setzero_si512(), r);
@@ -161,8 +161,8 @@ bool FastPair(const ByteOutput& o, long channel) {
          Fast(o.shift + channel, 0xffff) && Fast(o.shift + channel + kByteChannels, 0xffff);
 }
 
-// The codes of a row, as 16 bits. kPositive: no code is below the zero point, as behind ReLU, so that
-// sums below 0 count as 0. kBias: the sums have no bias yet.
+// The codes of a row, as 16 bits. kPositive: no code is below the zero point, as behind ReLU, so
+// that sums below 0 count as 0. kBias: the sums have no bias yet.
 template <class F, bool kPositive, bool kBias>
 __m512i PairCodes(const PairFactors<F>& p, const i32* sums) {
   __m512i v[2];
@@ -228,8 +228,8 @@ void StorePair(const ByteOutput& o, long channel, long row, long rows, const i32
 // The most rows whose sums with two blocks of channels are in registers.
 constexpr int kDotRows = 14;
 
-// Sums of R rows and C blocks of channels, added to `bias`. Another line of `next` is fetched for each
-// four products.
+// Sums of R rows and C blocks of channels, added to `bias`. Another line of `next` is fetched for
+// each four products.
 template <int R, int C>
 void Dots(const ByteTile& t, const u8* a, const signed char* b, const __m512i* bias,
           const signed char* next, i32* sums) {

@@ -171,8 +171,8 @@ bool FastBytes(const CodeSumRows& r) {
          (!r.relu || (r.multiplier >= 0 && between(r.rescale_shift)));
 }
 
-// floor((2^16 upper + lower) / 2^shift), rounded half away from zero: floor((x + half - (x < 0)) / 2^shift).
-// `half` is 2^shift / 2^17. kPositive: results below 0 need not be exact.
+// floor((2^16 upper + lower) / 2^shift), rounded half away from zero: floor((x + half - (x < 0)) /
+// 2^shift). `half` is 2^shift / 2^17. kPositive: results below 0 need not be exact.
 template <bool kPositive, class V> V Quotient(V upper, V lower, V half, __m128i upper_shift) {
   using T = Vectors;
   V carry = T::template Right<16>(lower);
@@ -183,7 +183,8 @@ template <bool kPositive, class V> V Quotient(V upper, V lower, V half, __m128i 
   return T::Right(T::Add(T::Add(upper, half), carry), upper_shift);
 }
 
-// Codes of 8 bits. Pairs of them are multiplied with the upper and the lower halves of both factors.
+// Codes of 8 bits. Pairs of them are multiplied with the upper and the lower halves of both
+// factors.
 template <bool kReLU> void AddBytes(const CodeSumRows& r) {
   using T = Vectors;
   using V = T::V;
@@ -210,7 +211,8 @@ template <bool kReLU> void AddBytes(const CodeSumRows& r) {
   const auto rescaled = [&](V pairs) {
     return T::Right(T::Add(T::Pairs(pairs, rescale_upper), half_rescale), rescale_shift);
   };
-  // The results, in lanes of 16 bits, for bytes of y and of the residual in turns. Bytes() bounds them.
+  // The results, in lanes of 16 bits, for bytes of y and of the residual in turns. Bytes() bounds
+  // them.
   const auto sums = [&](V bytes) {
     const V low = quotient(T::LowBytes(bytes, none)), high = quotient(T::HighBytes(bytes, none));
     if (!kReLU) return T::AddSaturated(T::Words(low, high), zero_sum);

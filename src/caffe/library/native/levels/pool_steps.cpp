@@ -35,8 +35,8 @@ template <class Code> struct CodeOrder {
   template <class V> static V To(V v) { return v; }
 };
 
-// The bits of a half kind as integers of the same order: those of negative numbers are inverted. NaN
-// becomes the least number or less.
+// The bits of a half kind as integers of the same order: those of negative numbers are inverted.
+// NaN becomes the least number or less.
 template <i16 infinity> struct HalfOrder {
   using Element = i16;
   static constexpr i16 kLeast = ~infinity;
@@ -69,7 +69,8 @@ template <class Order, long bytes> void MaxFrom(const PoolWindow& w, long c) {
   }
 }
 
-// The largest codes of rows, from code `i` on, as many as fit vectors of `bytes` bytes; then smaller vectors.
+// The largest codes of rows, from code `i` on, as many as fit vectors of `bytes` bytes; then
+// smaller vectors.
 template <class Code, long bytes> void RowsFrom(const PoolLine& p, long i, Code* line) {
   using V = typename VectorOf<Code, bytes>::Type;
   constexpr long kLanes = bytes / static_cast<long>(sizeof(Code));

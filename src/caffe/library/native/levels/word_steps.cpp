@@ -125,8 +125,8 @@ struct Sums {
   V even, odd;
 };
 
-// The requantization of a vector of channels. For shifts of at least 33, requantize_magnitude has one
-// formula for sums of any size.
+// The requantization of a vector of channels. For shifts of at least 33, requantize_magnitude has
+// one formula for sums of any size.
 struct Factors {
   Sums bias, right, rounding;
   V multiplier, zero, lowest, highest;
@@ -178,8 +178,8 @@ DEVICE_FN V Codes(const Sums& sums, const Factors& f) {
 
 constexpr int kVectors = 2;  // of channels at a time
 
-// The products behind `sum`, which is their sum modulo 2^32, and `upper`, the sum of their upper halves:
-// the difference is the sum of up to 2^16 lower halves without sign.
+// The products behind `sum`, which is their sum modulo 2^32, and `upper`, the sum of their upper
+// halves: the difference is the sum of up to 2^16 lower halves without sign.
 DEVICE_FN Sums Wide(V sum, V upper) {
   const V half = Set64(65536), one = Set64(1), lower = Sub(sum, LeftHalf(upper));
   return {Add64(Product(upper, half), ProductU(lower, one)),
@@ -206,7 +206,8 @@ void StoreCodes(const WordTile& t, const Factors& f, bool fast, long channel, co
 
 constexpr int kRows = 6;
 
-// Where vector j of channels begins in packed weights: in another block of channels, or in the same.
+// Where vector j of channels begins in packed weights: in another block of channels, or in the
+// same.
 const short* WeightsOf(const short* b, long depth, long vector) {
   const long channel = vector * kLanes;
   return b + channel / kByteChannels * kByteChannels * depth + channel % kByteChannels * 2;
@@ -430,8 +431,8 @@ void TileOf(const WordTile& t) {
 
 constexpr long kMostTaps = 64;
 
-// 2 kLanes channels. Pairs of taps are multiplied as codes - 32768, so that the sums of two products
-// fit 32 bits, see Wide.
+// 2 kLanes channels. Pairs of taps are multiplied as codes - 32768, so that the sums of two
+// products fit 32 bits, see Wide.
 void WindowsOfVector(const WordWindows& w, long channel) {
   const ByteOutput& o = w.output;
   long order[2][kLanes];

@@ -1,4 +1,5 @@
-// Products of codes of 8 bits with AVX512-VNNI and AMX, which only some processors of level v4 have.
+// Products of codes of 8 bits with AVX512-VNNI and AMX, which only some processors of level v4
+// have.
 #include <immintrin.h>
 
 #include "caffe/library/native/byte_steps.hpp"

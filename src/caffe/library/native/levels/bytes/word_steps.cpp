@@ -25,7 +25,8 @@ __mmask8 Mask(long count) {
 
 // --- Requantization ------------------------------------------------------------------------------
 
-// For 8 channels: a code is floor(sum * factor + offset). `offset` has the bias, the zero point and 0.5.
+// For 8 channels: a code is floor(sum * factor + offset). `offset` has the bias, the zero point and
+// 0.5.
 struct Eight {
   __m512d factor, offset;
   bool small;  // offsets are below 2^34: the rounding errors of a code are below 2^-18
@@ -89,8 +90,9 @@ DEVICE_FN V Fixed(__m512d first, __m512d second, const Factors& f) {
   return _mm512_permutex2var_epi32(v[0], even, v[1]);
 }
 
-// The lanes without a fraction, which rounding errors may have moved to another code: the only ones,
-// since errors are below one unit of the fraction. Other lanes are rounded down to their code.
+// The lanes without a fraction, which rounding errors may have moved to another code: the only
+// ones, since errors are below one unit of the fraction. Other lanes are rounded down to their
+// code.
 DEVICE_FN unsigned Unsure(V fixed) { return _mm512_cmpeq_epi16_mask(fixed, Zero()) & 0x55555555u; }
 
 // --- Products ------------------------------------------------------------------------------------
@@ -123,8 +125,9 @@ DEVICE_FN void AddProducts(const u8* a, long stride, const u8* const* b, long ve
   }
 }
 
-// What rows begin with, in `fours` steps of 4 codes. Windows of an image have `left` steps to the end of
-// the first run, and `run` ones in the next runs, which begin `gap` codes after the one before.
+// What rows begin with, in `fours` steps of 4 codes. Windows of an image have `left` steps to the
+// end of the first run, and `run` ones in the next runs, which begin `gap` codes after the one
+// before.
 struct Operand {
   long fours;
   const u8 *words, *bytes;
@@ -133,8 +136,8 @@ struct Operand {
 };
 
 // The sums of a slice, of R rows and C blocks of channels: for each, the lower and the upper part.
-// The products with words are sums modulo 2^32; those with the upper bytes, which begin at `starts`, are
-// the upper parts. Their difference has 32 bits.
+// The products with words are sums modulo 2^32; those with the upper bytes, which begin at
+// `starts`, are the upper parts. Their difference has 32 bits.
 template <bool kWindows, int R, int C>
 __attribute__((noinline)) void Slice(const Operand& a, const u8* const* b, const i32* const* starts,
                                      i32* sums) {
@@ -235,7 +238,8 @@ void StoreRow(const ByteOutput& o, const Block& block, __m512d first, __m512d se
   }
 }
 
-// Rows of two blocks, or a block and a part of one. The sums of earlier slices are in `wide`, if there are any.
+// Rows of two blocks, or a block and a part of one. The sums of earlier slices are in `wide`, if
+// there are any.
 void StorePairs(const WordTile& t, long row, long rows, const Block* blocks, const i32* sums,
                 const __m512d (*wide)[2]) {
   const ByteOutput& o = t.output;
@@ -271,7 +275,8 @@ void StorePairs(const WordTile& t, long row, long rows, const Block* blocks, con
   }
 }
 
-// Products [begin, end) of rows of a line, slice number `slice`. The sums of slices are added in `wide`.
+// Products [begin, end) of rows of a line, slice number `slice`. The sums of slices are added in
+// `wide`.
 void Rows(const WordTile& t, long line, long first, long rows, const Block* blocks, int count,
           long slice, long begin, long end, __m512d (*wide)[2]) {
   alignas(64) i32 sums[24 * kLanes];
@@ -363,7 +368,8 @@ Pair MakePair(V words) {
   return {words, _mm512_srai_epi16(upper, 8)};
 }
 
-// The requantization of kVector channels in this order. `sums` of their weights have the order, too.
+// The requantization of kVector channels in this order. `sums` of their weights have the order,
+// too.
 struct VectorFactors {
   Factors f[2];
   bool fast;
@@ -393,7 +399,8 @@ VectorFactors MakeVectorFactors(const ByteOutput& o, long channel, const V* sums
   return v;
 }
 
-// Sums are 256 times those of the products with upper bytes, plus 32 bits. Returns the same as Unsure.
+// Sums are 256 times those of the products with upper bytes, plus 32 bits. Returns the same as
+// Unsure.
 DEVICE_FN unsigned StoreVector(const V* sum, const V* upper, const VectorFactors& v, u16* y) {
   alignas(64) i32 parts[2][2][kLanes];
   V fixed[2];
@@ -455,7 +462,8 @@ template <int kPairs> void WindowsOfVector(const WordWindows& w, long channel, l
 
 constexpr long kLinePairs = 5;
 
-// The weights of a window: rows 0 and 1 of its columns; row 2 of columns 0 and 1; row 2 of column 2.
+// The weights of a window: rows 0 and 1 of its columns; row 2 of columns 0 and 1; row 2 of column
+// 2.
 void LinePairs(const WordLines& w, long channel, Pair (*weights)[kLinePairs], V* sums) {
   constexpr long kTaps[kLinePairs][2] = {{0, 1}, {4, 5}, {8, 9}, {2, 6}, {10, 11}};
   for (long p = 0; p < kLinePairs; ++p) {
