@@ -1,5 +1,6 @@
 //! types: float master
 //! tests: library
+//! runs: host
 // Depthwise convolution (see depthwise.h) for processors. An item is a plane. A strip of its rows
 // is copied to `image` with padding, so that the loops treat all rows as one: a tap is an offset,
 // and the columns beyond the output are dropped at the end. With strides, image holds stride_h
