@@ -66,16 +66,18 @@ def test_values_of_variables_are_those_that_sources_know():
     logging = ''.join(sources('.cpp', folders=('src', 'tools')))
     topics = set(re.findall(r'log::Topic\("(\w+)"\)', logging))
     assert set(code_words(meanings['CAFFE_DEBUG'])) == topics
-    operations, libraries = code_words(meanings['CAFFE_LIBRARY'])
+    operations, libraries, measured = code_words(meanings['CAFFE_LIBRARY'])
     rows_of_tables = ''.join(sources('.cpp', folders=('src/caffe/library',)))
     known = re.findall(r'Library \w+Library\(.*?\) \{\s*return \{"(\w+)"', rows_of_tables)
-    for two in re.findall(r'return \{\w+ \? "(\w+)" : "(\w+)", \[\]', rows_of_tables):
+    for two in re.findall(r'return \{\w+ \? "(\w+)" : "(\w+)",\s*&\w+,\s*\[\]',
+                          rows_of_tables):
         known += two
     known += re.findall(r'HostConvolutionLibrary\("(\w+)"', rows_of_tables)
     known += re.findall(r'Library \w+\(\) \{\n  \w+ row;\n  row\.name = "(\w+)"', rows_of_tables)
     assert set(libraries.split()) == set(known)
     known = re.findall(r'Operation\(const \w+&\) \{ return "(\w+)"; \}', rows_of_tables)
     assert operations == ','.join(name + '=…' for name in known)
+    assert measured == 'conv=' + re.search(r'kMeasured\[\] = "(\w+)"', rows_of_tables).group(1)
     levels = re.search(r'kLevels\[\] = \{(.*?)\};', read('src/caffe/core/log.cpp'), re.S).group(1)
     known = {name for name in re.findall(r'\{"(\w+)", Level::', levels)} - {'1', '2'}
     assert set(code_words(meanings['CAFFE_LOG'])) == known
