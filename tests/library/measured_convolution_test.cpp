@@ -219,7 +219,7 @@ TEST(MeasuredConvolutionTest, ASettingMeasuresOnEveryDevice) {
     }
     const auto results = AllPasses(device, op.get());
     for (size_t i = 0; i < expected.size(); ++i) {
-      ExpectNear(results[i], expected[i], 1e-3, Concat(device->info().id, " array ", i));
+      test::ExpectNear(results[i], expected[i], 1e-3, Concat(device->info().id, " array ", i));
     }
   }
 }

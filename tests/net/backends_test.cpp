@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/device/backend.hpp"
 #include "caffe/device/null_device.hpp"
