@@ -11,7 +11,7 @@ namespace {
 // A thread of GCC's OpenMP that waits for work runs through a loop this many times before it
 // sleeps. With the default, 300,000, it takes the cores that it waits for away from itself while
 // other processes use them, too. The package of Python sets the same number.
-constexpr const char* kRounds = "20000";
+constexpr const char* kRounds = "2000";
 
 // OpenMP reads its variables when it is loaded, which is before main: the program starts once more.
 void BoundWaiting(char** arguments) {

@@ -5,7 +5,7 @@ import os
 # Rounds of the loop in which a thread waits before it sleeps. With the default, 300,000, it takes
 # the cores that it waits for away from itself while other processes use them, too. The command sets
 # the same number.
-ROUNDS = 20000
+ROUNDS = 2000
 
 
 @contextlib.contextmanager
