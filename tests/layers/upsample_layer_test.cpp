@@ -39,8 +39,9 @@ struct Masked {
   std::vector<double> mask;
 };
 
-// The masks of windows of 2 x 2 that do not overlap; of 3 x 3 with stride 2, which share elements;
-// of no pooling at all, with places far away, one for several values, and values that go nowhere.
+// The first mask is that of windows of 2 x 2, which do not overlap. The second one is that of
+// windows of 3 x 3 with stride 2, which share elements. The third one is not that of a pooling:
+// places are far away, several values have one place, and some values have none.
 std::vector<Masked> MaskedCases() {
   Masked windows{"pad_out_w: true", {2, 2, 3, 4}, {2, 2, 6, 7}, {}};
   for (int64_t i = 0; i < 48; ++i) {

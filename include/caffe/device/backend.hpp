@@ -10,7 +10,7 @@ namespace caffe {
 
 class Device;
 
-// How the texts of a device's programs begin, and what its compiler is told.
+// The kernel text with which all programs of a device begin, and the options of its compiler.
 struct Dialect {
   // A text of kernels/, without the extension. Null: the kernels are part of the library, and there
   // are no kernels of work groups.

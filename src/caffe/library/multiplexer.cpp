@@ -101,7 +101,7 @@ GemmRows AllProducts(Device* device, const GemmDescriptor& d) {
 // The rows that compute a convolution by another one, behind those of the table.
 constexpr std::array<ConvLibrary (*)(const ConvFactory& make), 3> kWrappers{
     &SmallWindowsLibrary, &ConvertingLibrary, &ChannelsLastLibrary};
-// A wrapper in a wrapper: small windows by an operator of another layout.
+// A wrapper may use another one: the operator that computes small windows may convert layouts.
 constexpr int kMostWrappers = 3;
 // A setting: measures all rows, on any device.
 constexpr char kMeasured[] = "measured";
