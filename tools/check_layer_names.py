@@ -34,11 +34,18 @@ def _sources(root, tops):
                         yield os.path.relpath(full, root).replace(os.sep, '/'), file.read()
 
 
+def element_wise(root):
+    """The names of the element-wise layers that are rows of a table."""
+    return [name for folder in ('src/caffe/layers', 'include/caffe/library')
+            for _, text in _sources(root, (folder,))
+            for name in _ROW.findall(text) + _FUNCTION.findall(text)]
+
+
 def layer_names(root):
     """The names of all types that are registered."""
-    names = set()
-    for _, text in _sources(root, ('src/caffe/layers', 'include/caffe/library', 'python')):
-        names.update(_REGISTERED.findall(text), _ROW.findall(text), _FUNCTION.findall(text))
+    names = set(element_wise(root))
+    for _, text in _sources(root, ('src/caffe/layers', 'python')):
+        names.update(_REGISTERED.findall(text))
     return names
 
 

@@ -4,6 +4,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/library/element_function.hpp"
 
 namespace py = pybind11;
 
@@ -70,4 +71,15 @@ void BindLayer(py::module_& module) {
   module.def(
       "layer_type_list", [] { return caffe::LayerRegistry::Get().Names(); },
       "The names of all known layer types, a sorted list of str.");
+  module.def(
+      "_function_layers",
+      [] {
+        std::vector<std::string> names;
+        for (const auto kind : caffe::ElementFunction::Kinds()) {
+          const auto& row = caffe::ElementFunction::RowOf(kind);
+          if (!row.summary.empty()) names.push_back(row.name);
+        }
+        return names;
+      },
+      "The layers that are rows of the table of functions of one element.");
 }

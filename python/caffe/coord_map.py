@@ -8,13 +8,13 @@ from collections import deque
 
 import numpy as np
 
+from ._caffe import _function_layers
 from .net_spec import layers as L
 
 # Layers that keep the position of every element.
-PASS_THROUGH_LAYERS = ['AbsVal', 'BatchNorm', 'Bias', 'BN', 'BNLL', 'Clip', 'Dropout', 'Eltwise',
-                       'ELU', 'Exp', 'Log', 'LRN', 'MVN', 'Noise', 'Power', 'PReLU', 'Quantizer',
-                       'ReLU', 'ReLU6', 'Scale', 'Sigmoid', 'Split', 'Swish', 'TanH',
-                       'Threshold']
+PASS_THROUGH_LAYERS = ['BatchNorm', 'Bias', 'BN', 'Clip', 'Dropout', 'Eltwise', 'ELU', 'Exp', 'Log',
+                       'LRN', 'MVN', 'Noise', 'Power', 'PReLU', 'Quantizer', 'ReLU', 'ReLU6',
+                       'Scale', 'Split', *_function_layers()]
 
 # Layers that move a window over the image.
 WINDOW_LAYERS = ['Convolution', 'ConvolutionDepthwise', 'DepthwiseConvolution', 'Im2col', 'Pooling']

@@ -14,6 +14,7 @@
 #include "caffe/device/host_level.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/library/element_function.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/quant/histogram.hpp"
 #include "caffe/solver/solver.hpp"
@@ -137,8 +138,10 @@ std::vector<Family> Families() {
                              bool quantized = false) {
     all.push_back({type, kImages, Layer(type, parameter), quantized});
   };
-  neuron("AbsVal");
-  neuron("BNLL");
+  for (const ElementFunction::Kind kind : ElementFunction::Kinds()) {
+    const ElementFunction::Row& row = ElementFunction::RowOf(kind);
+    if (!row.summary.empty() && row.GradientReads('d')) neuron(row.name.c_str());
+  }
   neuron("Clip", "clip_param { min: -0.4 max: 0.6 }");
   neuron("Dropout", "dropout_param { dropout_ratio: 0.4 }");
   neuron("ELU", "elu_param { alpha: 0.5 }");
@@ -149,9 +152,6 @@ std::vector<Family> Families() {
   neuron("PReLU");
   neuron("ReLU", "relu_param { negative_slope: 0.2 }", true);
   neuron("ReLU6", "relu6_param { negative_slope: 0.2 }");
-  neuron("Sigmoid");
-  neuron("Swish", "swish_param { beta: 1.5 }");
-  neuron("TanH");
   neuron("Scale", "scale_param { bias_term: true filler { type: 'uniform' min: -1 max: 1 } }");
   neuron("Bias", "bias_param { filler { type: 'uniform' min: -1 max: 1 } }");
   neuron("BatchNorm");

@@ -39,6 +39,10 @@
   ROW(Swish, swish, kCurve, kSame, 1, swish_value(v, a), swish_gradient(d, v, a), \
       Logistic(a * v) == 0 ? 0 : v * Logistic(a * v), SwishSlope(v, a), \
       "y = x / (1 + e^(-beta x))") \
+  ROW(HardSigmoid, clip, kCurve, kSame, 2, clip_value(v * a + b, 0, 1), \
+      v * a + b > 0 && v * a + b < 1 ? d * a : 0, \
+      a * v + b < 0 ? 0 : a * v + b > 1 ? 1 : a * v + b, \
+      a * v + b > 0 && a * v + b < 1 ? a : 0, "y = min(max(alpha x + beta, 0), 1)") \
   ROW(AbsVal, absval, kChain, kSame, 0, absval_value(v), v > 0 ? d : v < 0 ? -d : 0, \
       std::abs(v), v > 0 ? 1 : v < 0 ? -1 : 0, "y = |x|") \
   ROW(BNLL, bnll, kChain, kSame, 0, bnll_value(v), d * (0 - EXPM1(-y)), \
