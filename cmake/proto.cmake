@@ -7,6 +7,6 @@ add_custom_command(
           ${CMAKE_SOURCE_DIR}/proto/caffe.proto
   DEPENDS ${CMAKE_SOURCE_DIR}/proto/caffe.proto)
 add_library(caffe_proto SHARED ${caffe_proto_dir}/caffe.pb.cc ${caffe_proto_dir}/caffe.pb.h)
-target_include_directories(caffe_proto SYSTEM INTERFACE ${caffe_proto_dir})
+target_include_directories(caffe_proto SYSTEM INTERFACE $<BUILD_INTERFACE:${caffe_proto_dir}>)
 target_link_libraries(caffe_proto PUBLIC protobuf::libprotobuf)
 hide_static_libraries(caffe_proto)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Checks includes: folders are a stack, and each third-party header has a home.
+"""Checks includes: folders are a stack, each third-party header has a home, and headers that nothing
+outside the library reads are not public.
 
-check_includes.py [ROOT] prints every include that points upward or is outside its header's home,
-and exits 1 if there is one.
+check_includes.py [ROOT] prints every include that points upward or is outside its header's home, and
+every header of include/ that neither tools/ nor python/ reach; it exits 1 if there is one.
 """
 import os
 import re
@@ -99,9 +100,34 @@ def _fault(root, path, included):
     return None
 
 
+def _included(path):
+    """The names that a file includes, with the numbers of their lines."""
+    with open(path, encoding='utf-8') as file:
+        for number, line in enumerate(file, 1):
+            match = _INCLUDE.match(line)
+            if match:
+                yield number, match[1]
+
+
+def _unread(root, paths):
+    """The public headers that no file of tools/ and python/ includes, nor a header that they reach.
+
+    paths: those of all sources.
+    """
+    unread = {path for path in paths if path.startswith('include/')}
+    readers = [path for path in paths if path.split('/')[0] in ('tools', 'python')]
+    while readers:
+        for _, included in _included(os.path.join(root, readers.pop())):
+            path = 'include/' + included
+            if path in unread:
+                unread.remove(path)
+                readers.append(path)
+    return sorted(unread)
+
+
 def check(root):
-    """The forbidden includes as lines of text."""
-    faults = []
+    """The faults as lines of text."""
+    faults, paths = [], []
     for top in ('include', 'src', 'tools', 'python', 'tests'):
         for folder, _, names in sorted(os.walk(os.path.join(root, top))):
             for name in sorted(names):
@@ -109,12 +135,13 @@ def check(root):
                     continue
                 full = os.path.join(folder, name)
                 path = os.path.relpath(full, root).replace(os.sep, '/')
-                with open(full, encoding='utf-8') as file:
-                    for number, line in enumerate(file, 1):
-                        match = _INCLUDE.match(line)
-                        fault = match and _fault(root, path, match[1])
-                        if fault:
-                            faults.append('%s:%d: %s %s' % (path, number, match[1], fault))
+                paths.append(path)
+                for number, included in _included(full):
+                    fault = _fault(root, path, included)
+                    if fault:
+                        faults.append('%s:%d: %s %s' % (path, number, included, fault))
+    faults += ['%s: no tool and no binding reads it: it belongs beside its source' % path
+               for path in _unread(root, paths)]
     return faults
 
 

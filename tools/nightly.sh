@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # nightly.sh [SECONDS]: what takes too long for every commit. The tests of the CPU under the
 # address, undefined-behaviour and thread sanitizers (tools/check.sh), one net of every layer type
-# under Valgrind (tools/valgrind.sh), the vendors' newest headers, and every fuzz target for this
-# long, one on each core (default: 600). Logs and a table of the results lie in build-nightly/. The
-# exit status is 0 if nothing was found.
+# under Valgrind (tools/valgrind.sh), the vendors' newest headers, three layers that are added as
+# docs/adding_a_layer.md says, and every fuzz target for this long, one on each core (default: 600).
+# Logs and a table of the results lie in build-nightly/. The exit status is 0 if nothing was found.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
@@ -36,6 +36,7 @@ vendor() {
 }
 export -f vendor
 part vendor bash -ec vendor
+part guide env CAFFE_NIGHTLY=1 .venv/bin/python3 -m pytest -q tests/python/guide_test.py
 
 fuzz() {
   if tools/fuzz.sh "$1" "$2" >"build-nightly/fuzz-$1.log" 2>&1; then

@@ -32,7 +32,11 @@ def tree(tmp_path):
         write(tmp_path, 'include/caffe/' + path, '<string>')
     write(tmp_path, 'src/caffe/net/inside.hpp', '"caffe/memory/blob.hpp"')
     write(tmp_path, 'src/caffe/graph/pass.cpp', '"caffe/layer/layer_traits.hpp"', '"caffe.pb.h"')
-    write(tmp_path, 'tools/tool.cpp', '"caffe/net/net.hpp"', '<CLI/CLI.hpp>')
+    write(tmp_path, 'include/caffe/net/net.hpp', '"caffe/layer/layer.hpp"', '"caffe/memory/blob.hpp"')
+    write(tmp_path, 'tools/tool.cpp', '"caffe/net/net.hpp"', '"caffe/core/error.hpp"',
+          '<CLI/CLI.hpp>')
+    write(tmp_path, 'python/bindings/all.cpp', '"caffe/device/device.hpp"',
+          '"caffe/layer/layer_traits.hpp"')
     assert faults(tmp_path) == []
     return tmp_path
 
@@ -52,4 +56,13 @@ def tree(tmp_path):
 ])
 def test_an_include_that_points_elsewhere_is_found(tree, path, included, fault):
     write(tree, path, included)
+    if path.startswith('include/'):
+        write(tree, 'tools/reader.cpp', '"%s"' % path[len('include/'):])
     assert faults(tree) == ['%s:1: %s %s' % (path, included.strip('"<>'), fault)]
+
+
+def test_a_header_that_only_the_library_reads_is_not_public(tree):
+    write(tree, 'include/caffe/net/plan.hpp', '<string>')
+    write(tree, 'src/caffe/net/plan.cpp', '"caffe/net/plan.hpp"')
+    assert faults(tree) == ['include/caffe/net/plan.hpp: no tool and no binding reads it: '
+                            'it belongs beside its source']

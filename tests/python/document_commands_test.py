@@ -137,6 +137,8 @@ RULES = [
      Run(more=' --iterations 20 --sentences 300 --letters 100')),
     ('examples/squeezenet/', r'python3 examples/squeezenet/evaluate\.py .*',
      Run((r'<data>.*', '--help'))),
+    ('examples/cpp_forward/', r'cmake --install build .*', Run((' build ', ' %s/build ' % ROOT))),
+    ('examples/cpp_forward/', r'(cmake .* -B build-cpp|build-cpp/cpp_forward) .*', AS_IT_IS),
     ('examples/moe/', r'python3 examples/moe/train\.py --data .*',
      Run(('MNIST_FOLDER', '"$MNIST"'), more=' --iterations 5 --images 100 --device cpu')),
     ('examples/moe/', r'python3 examples/moe/train\.py --set cifar10 .*',
