@@ -1,25 +1,15 @@
 //! types: device
 //! tests: library
 // C[i] = EPILOGUE(alpha op(A[i]) op(B[i]) + beta C[i] + bias), row-major; i is the third index of
-// the work group. A group of 16 x 16 computes TILE_M x TILE_N elements, its threads WORK_M x WORK_N
-// of them, 16 apart. Defines: TRANS_A, TRANS_B (0 or 1), TILE_M, TILE_N (multiples of 16), FULL (1
-// if no tile sticks out), GEMM_DOUBLE (1 if Dtype is double), GEMM_UNROLL. Arguments: bias_kind is
-// 0 (none), 1 (per row) or 2 (per column); the bias is of type Dtype.
+// the work group. A group of SIDE x SIDE computes a TILE x TILE part, its items WORK x WORK elements,
+// SIDE apart. Defines: TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16; at most 8 SIDE of it are
+// used), FULL (1 if no tile sticks out), GEMM_DOUBLE (1 if Dtype is double), GEMM_UNROLL. Arguments:
+// bias_kind is 0 (none), 1 (per row) or 2 (per column); the bias is of type Dtype.
 #include "epilogue/bounds.h"
-#define TILE_K 16
-#define WORK_M (TILE_M / 16)
-#define WORK_N (TILE_N / 16)
-#define LOADS_A (TILE_M * TILE_K / 256)
-#define LOADS_B (TILE_N * TILE_K / 256)
+#include "math/gemm_tile.h"
 #define INSIDE_M(i) (FULL || (i) < m)
 #define INSIDE_N(i) (FULL || (i) < n)
 #define INSIDE_K(i) (FULL || (i) < k)
-// PoCL vectorises across the items of a group and cannot do so in unrolled loops (5 times slower).
-#if GEMM_UNROLL
-#define REPEAT UNROLL
-#else
-#define REPEAT
-#endif
 #ifdef __OPENCL_VERSION__
 #define MULTIPLY_ADD(x, y, z) mad(x, y, z)
 #elif GEMM_DOUBLE
@@ -35,21 +25,21 @@ KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acc
        ARG(i64, stride_b), ARG(i64, stride_c), IN(MItype, a), IN(MItype, b), IN(Dtype, bias),
        OUT(MOtype, c)) {
   // One element of padding avoids bank conflicts of transposing stores.
-  LOCAL Acctype tile_a[TILE_K][TILE_M + 1];
-  LOCAL Acctype tile_b[TILE_K][TILE_N + 1];
-  const i32 tx = LOCAL_ID(0), ty = LOCAL_ID(1), t = ty * 16 + tx;
-  const i32 row0 = (i32)GROUP_ID(1) * TILE_M, col0 = (i32)GROUP_ID(0) * TILE_N;
+  LOCAL Acctype tile_a[TILE_K][TILE + 1];
+  LOCAL Acctype tile_b[TILE_K][TILE + 1];
+  const i32 tx = LOCAL_ID(0), ty = LOCAL_ID(1), t = ty * SIDE + tx;
+  const i32 row0 = (i32)GROUP_ID(1) * TILE, col0 = (i32)GROUP_ID(0) * TILE;
   const i64 base_a = GROUP_ID(2) * stride_a, base_b = GROUP_ID(2) * stride_b;
   const i64 base_c = GROUP_ID(2) * stride_c;
-  Acctype sum[WORK_M][WORK_N];
-  REPEAT for (i32 i = 0; i < WORK_M; ++i) {
-    REPEAT for (i32 j = 0; j < WORK_N; ++j) sum[i][j] = 0;
+  Acctype sum[WORK][WORK];
+  REPEAT for (i32 i = 0; i < WORK; ++i) {
+    REPEAT for (i32 j = 0; j < WORK; ++j) sum[i][j] = 0;
   }
   for (i32 k0 = 0; k0 < k; k0 += TILE_K) {
-    REPEAT for (i32 l = 0; l < LOADS_A; ++l) {
-      const i32 e = t + l * 256;
+    REPEAT for (i32 l = 0; l < LOADS; ++l) {
+      const i32 e = t + l * (SIDE * SIDE);
 #if TRANS_A
-      const i32 mm = e % TILE_M, kk = e / TILE_M;
+      const i32 mm = e % TILE, kk = e / TILE;
       const i64 at = base_a + (i64)(k0 + kk) * lda + row0 + mm;
 #else
       const i32 mm = e / TILE_K, kk = e % TILE_K;
@@ -57,32 +47,32 @@ KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acc
 #endif
       tile_a[kk][mm] = INSIDE_M(row0 + mm) && INSIDE_K(k0 + kk) ? LOAD(MItype, a, at) : 0;
     }
-    REPEAT for (i32 l = 0; l < LOADS_B; ++l) {
-      const i32 e = t + l * 256;
+    REPEAT for (i32 l = 0; l < LOADS; ++l) {
+      const i32 e = t + l * (SIDE * SIDE);
 #if TRANS_B
       const i32 nn = e / TILE_K, kk = e % TILE_K;
       const i64 at = base_b + (i64)(col0 + nn) * ldb + k0 + kk;
 #else
-      const i32 nn = e % TILE_N, kk = e / TILE_N;
+      const i32 nn = e % TILE, kk = e / TILE;
       const i64 at = base_b + (i64)(k0 + kk) * ldb + col0 + nn;
 #endif
       tile_b[kk][nn] = INSIDE_N(col0 + nn) && INSIDE_K(k0 + kk) ? LOAD(MItype, b, at) : 0;
     }
     BARRIER;
     REPEAT for (i32 kk = 0; kk < TILE_K; ++kk) {
-      Acctype x[WORK_M], y[WORK_N];
-      REPEAT for (i32 i = 0; i < WORK_M; ++i) x[i] = tile_a[kk][ty + 16 * i];
-      REPEAT for (i32 j = 0; j < WORK_N; ++j) y[j] = tile_b[kk][tx + 16 * j];
-      REPEAT for (i32 i = 0; i < WORK_M; ++i) {
-        REPEAT for (i32 j = 0; j < WORK_N; ++j) sum[i][j] = MULTIPLY_ADD(x[i], y[j], sum[i][j]);
+      Acctype x[WORK], y[WORK];
+      REPEAT for (i32 i = 0; i < WORK; ++i) x[i] = tile_a[kk][ty + SIDE * i];
+      REPEAT for (i32 j = 0; j < WORK; ++j) y[j] = tile_b[kk][tx + SIDE * j];
+      REPEAT for (i32 i = 0; i < WORK; ++i) {
+        REPEAT for (i32 j = 0; j < WORK; ++j) sum[i][j] = MULTIPLY_ADD(x[i], y[j], sum[i][j]);
       }
     }
     BARRIER;
   }
-  REPEAT for (i32 i = 0; i < WORK_M; ++i) {
-    const i32 row = row0 + ty + 16 * i;
-    REPEAT for (i32 j = 0; j < WORK_N; ++j) {
-      const i32 col = col0 + tx + 16 * j;
+  REPEAT for (i32 i = 0; i < WORK; ++i) {
+    const i32 row = row0 + ty + SIDE * i;
+    REPEAT for (i32 j = 0; j < WORK; ++j) {
+      const i32 col = col0 + tx + SIDE * j;
       if (INSIDE_M(row) && INSIDE_N(col)) {
         const i64 at = base_c + (i64)row * ldc + col;
         Acctype v = alpha * sum[i][j];
@@ -93,13 +83,7 @@ KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acc
     }
   }
 }
-#undef TILE_K
-#undef WORK_M
-#undef WORK_N
-#undef LOADS_A
-#undef LOADS_B
 #undef INSIDE_M
 #undef INSIDE_N
 #undef INSIDE_K
-#undef REPEAT
 #undef MULTIPLY_ADD

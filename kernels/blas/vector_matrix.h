@@ -8,12 +8,11 @@
 //   y [rows, channels] = EPILOGUE(alpha x [rows, depth] weights [channels, depth] + beta y + bias)
 // `depth` is a number of bytes, a multiple of 16; rows of y are y_row elements apart. SHARERS items
 // share OWN neighbouring channels: each reads every SHARERS-th 16 bytes of their weights, and uses
-// what it reads of x for all of them. Defines: ROWS, OWN, SHARERS (a power of two, at most ITEMS),
+// what it reads of x for all of them. Defines: ROWS, OWN, SHARERS (a power of two, at most GROUP),
 // ELEMENT_BYTES, BFLOAT (1: elements of 2 bytes are bfloat16), BIAS (1: there is one),
 // MATRIX_UNITS, ROW_GROUPS (0, or the groups of rows, see math/row_groups.h: then ROWS is 1, and
 // the second index of a work group is the row).
-#define ITEMS 256
-#define TEAMS (ITEMS / SHARERS)
+#define TEAMS (GROUP / SHARERS)
 #define STEP (SHARERS * 16)
 #define RESULTS (ROWS * OWN)
 // Steps whose reads precede their products.
@@ -64,7 +63,7 @@ KERNEL(vector_matrix, ARG(i32, channels), ARG(i32, depth), ARG(i32, y_row), ARG(
        ARG(Acctype, beta), ARG(Acctype, activation_a), ARG(Acctype, activation_b),
        ARG(Acctype, coefficient), IN(MOtype, residual), IN(Mastertype, slopes), IN(f32, offsets),
        IN(MItype, x), IN(MItype, weights), IN(Mastertype, bias), OUT(MOtype, y)) {
-  LOCAL float part[RESULTS * ITEMS];
+  LOCAL float part[RESULTS * GROUP];
   const i32 t = LOCAL_ID(0), lane = t % SHARERS, team = t / SHARERS;
   const i32 first = (i32)GROUP_ID(0) * (TEAMS * OWN), channel = first + team * OWN;
 #if ROW_GROUPS
@@ -84,11 +83,11 @@ KERNEL(vector_matrix, ARG(i32, channels), ARG(i32, depth), ARG(i32, y_row), ARG(
     AHEAD for (i32 k = 0; k < whole; k += STEP) ADD_STEP(k)
     if (whole + lane * 16 < depth) ADD_STEP(whole)
   }
-  UNROLL for (i32 i = 0; i < RESULTS; ++i) part[i * ITEMS + t] = sum[i];
+  UNROLL for (i32 i = 0; i < RESULTS; ++i) part[i * GROUP + t] = sum[i];
   for (i32 left = SHARERS / 2; left > 0; left /= 2) {
     BARRIER;
     if (lane < left) {
-      UNROLL for (i32 i = 0; i < RESULTS; ++i) part[i * ITEMS + t] += part[i * ITEMS + t + left];
+      UNROLL for (i32 i = 0; i < RESULTS; ++i) part[i * GROUP + t] += part[i * GROUP + t + left];
     }
   }
   BARRIER;
@@ -97,14 +96,13 @@ KERNEL(vector_matrix, ARG(i32, channels), ARG(i32, depth), ARG(i32, y_row), ARG(
     if (first + own < channels) {
       const i32 channel_of_all = channel0 + first + own;
       const i64 at = (i64)row * y_row + first + own;
-      Acctype v = alpha * part[(t / (OWN * TEAMS) * OWN + own % OWN) * ITEMS + own / OWN * SHARERS];
+      Acctype v = alpha * part[(t / (OWN * TEAMS) * OWN + own % OWN) * GROUP + own / OWN * SHARERS];
       if (beta != 0) v += beta * LOAD(MOtype, y, at);
       if (BIAS) v += LOAD(Mastertype, bias, channel_of_all);
       STORE(MOtype, y, at, EPILOGUE(v, channel_of_all, channel_of_all, at));
     }
   }
 }
-#undef ITEMS
 #undef TEAMS
 #undef STEP
 #undef RESULTS

@@ -57,7 +57,7 @@ KERNEL(depthwise_backward_data, ARG(i64, rows), FOLD(i64, channels), FOLD(i32, m
   }
 }
 
-// The gradient of the weights in work groups of 256: one group for every weight and each of
+// The gradient of the weights in work groups of GROUP: one group for every weight and each of
 // `slices` parts of the sum over images and positions. With one slice w_diff += the sum; with
 // several each group writes its part to w_diff [slices, weights], for accumulate_parts. The order
 // of the sum is fixed.
@@ -67,14 +67,14 @@ KERNEL(depthwise_backward_weights, ARG(i32, count), ARG(i32, images), ARG(i32, s
        FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w),
        FOLD(i32, dilation_h), FOLD(i32, dilation_w), IN(MItype, x), IN(MOtype, y_diff),
        OUT(Mastertype, w_diff)) {
-  LOCAL Acctype parts[256];
+  LOCAL Acctype parts[GROUP];
   const i32 t = LOCAL_ID(0), weight = (i32)GROUP_ID(0), slice = (i32)GROUP_ID(1);
   const i32 o = weight / (kernel_h * kernel_w), tap = weight - o * (kernel_h * kernel_w);
   const i32 kh = tap / kernel_w, kw = tap - kh * kernel_w;
   const i32 top = kh * dilation_h - pad_h, left = kw * dilation_w - pad_w;
   const i32 positions = out_h * out_w, total = images * positions;
   Acctype sum = 0;
-  for (i32 j = slice * 256 + t; j < total; j += slices * 256) {
+  for (i32 j = slice * GROUP + t; j < total; j += slices * GROUP) {
     const i32 n = j / positions, p = j - n * positions, oh = p / out_w;
     const i32 h = oh * stride_h + top, w = (p - oh * out_w) * stride_w + left;
     if (h < 0 || h >= in_h || w < 0 || w >= in_w) continue;
@@ -83,7 +83,7 @@ KERNEL(depthwise_backward_weights, ARG(i32, count), ARG(i32, images), ARG(i32, s
   }
   parts[t] = sum;
   BARRIER;
-  for (i32 width = 128; width > 0; width >>= 1) {
+  for (i32 width = GROUP / 2; width > 0; width >>= 1) {
     if (t < width) parts[t] += parts[t + width];
     BARRIER;
   }

@@ -1,5 +1,5 @@
 //! types: device
-// softmax_loss_forward_rows (see softmax_loss.h) for devices: a group of 256 items computes one
+// softmax_loss_forward_rows (see softmax_loss.h) for devices: a group of GROUP items computes one
 // row. Sums have one fixed order.
 #include "math/softmax_loss_term.h"
 
@@ -9,7 +9,7 @@ KERNEL(softmax_loss_forward_groups, ARG(i64, outer), ARG(i64, channels), ARG(i32
   const i32 t = LOCAL_ID(0);
   const i64 r = GROUP_ID(0), at = r * channels;
 #include "math/softmax_group.h"
-  for (i64 c = t; c < channels; c += 256) {
+  for (i64 c = t; c < channels; c += GROUP) {
     STORE(MOtype, p, at + c, EXP(LOAD(MItype, x, at + c) - top) / sum);
   }
   if (t > 0) return;

@@ -4,8 +4,7 @@
 #include "math/select_experts.h"
 #define PAIRS 512
 #define EXPERTS 256
-#define ITEMS 256
-#define FOR_OWN(i, n) for (i32 i = LOCAL_ID(0); i < (n); i += ITEMS)
+#define FOR_OWN(i, n) for (i32 i = LOCAL_ID(0); i < (n); i += GROUP)
 
 KERNEL(moe_route_few, ARG(i32, items), ARG(i32, experts), ARG(i32, select), ARG(i32, normalize),
        ARG(Acctype, even), IN(MItype, p), IN(Mastertype, bias), OUT(MOtype, observed), OUT(MOtype, expected),
@@ -52,5 +51,4 @@ KERNEL(moe_route_few, ARG(i32, items), ARG(i32, experts), ARG(i32, select), ARG(
 }
 #undef PAIRS
 #undef EXPERTS
-#undef ITEMS
 #undef FOR_OWN

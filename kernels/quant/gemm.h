@@ -3,19 +3,12 @@
 // Codes C[i] = requantized op(A[i]) op(B[i]) + bias, row-major; i is the third index of the work
 // group. One of A and B is the weights, whose zero point belongs to their pointer. The other is the
 // activations, whose zero point is folded into the bias, so that their pointer has 0. See
-// caffe/library/quant_arguments.hpp. A group of 16 x 16 computes TILE x TILE elements. Defines:
-// TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16), CHANNEL_ROWS (1: A are the weights), WIDE
+// caffe/library/quant_arguments.hpp. A group of SIDE x SIDE computes TILE x TILE elements.
+// Defines: TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16; at most 8 SIDE of it are used), CHANNEL_ROWS (1: A are the weights), WIDE
 // (1: sums of 64 bits), CODE_BYTES, GEMM_UNROLL, RESIDUAL (1: the sum with a residual follows,
 // whose arguments stand behind it). low and high are bounds of code - zero point.
 #include "epilogue/residual_code.h"
-#define TILE_K 16
-#define WORK (TILE / 16)
-#define LOADS (TILE * TILE_K / 256)
-#if GEMM_UNROLL
-#define REPEAT UNROLL
-#else
-#define REPEAT
-#endif
+#include "math/gemm_tile.h"
 // Sums of products of 8-bit codes fit 32 bits up to this depth; those of 16-bit codes never do.
 #define SLICE 32768
 #if CODE_BYTES == 2
@@ -34,7 +27,7 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
        ARG(i32, sum_high), ARG(i32, relu), ARG(Requant, rescale), OUT(MOtype, c)) {
   LOCAL i32 tile_a[TILE_K][TILE + 1];
   LOCAL i32 tile_b[TILE_K][TILE + 1];
-  const i32 tx = LOCAL_ID(0), ty = LOCAL_ID(1), t = ty * 16 + tx;
+  const i32 tx = LOCAL_ID(0), ty = LOCAL_ID(1), t = ty * SIDE + tx;
   const i32 row0 = (i32)GROUP_ID(1) * TILE, col0 = (i32)GROUP_ID(0) * TILE;
   const i64 base_a = GROUP_ID(2) * stride_a, base_b = GROUP_ID(2) * stride_b;
   const i64 base_c = GROUP_ID(2) * stride_c;
@@ -52,7 +45,7 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
   }
   for (i32 k0 = 0; k0 < k; k0 += TILE_K) {
     REPEAT for (i32 l = 0; l < LOADS; ++l) {
-      const i32 e = t + l * 256;
+      const i32 e = t + l * (SIDE * SIDE);
 #if TRANS_A
       const i32 mm = e % TILE, kk = e / TILE;
       const i64 at = base_a + (i64)(k0 + kk) * lda + row0 + mm;
@@ -63,7 +56,7 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
       tile_a[kk][mm] = row0 + mm < m && k0 + kk < k ? (i32)LOAD(MItype, a, at) : 0;
     }
     REPEAT for (i32 l = 0; l < LOADS; ++l) {
-      const i32 e = t + l * 256;
+      const i32 e = t + l * (SIDE * SIDE);
 #if TRANS_B
       const i32 nn = e / TILE_K, kk = e % TILE_K;
       const i64 at = base_b + (i64)(col0 + nn) * ldb + k0 + kk;
@@ -76,8 +69,8 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
     BARRIER;
     REPEAT for (i32 kk = 0; kk < TILE_K; ++kk) {
       i32 x[WORK], y[WORK];
-      REPEAT for (i32 i = 0; i < WORK; ++i) x[i] = tile_a[kk][ty + 16 * i];
-      REPEAT for (i32 j = 0; j < WORK; ++j) y[j] = tile_b[kk][tx + 16 * j];
+      REPEAT for (i32 i = 0; i < WORK; ++i) x[i] = tile_a[kk][ty + SIDE * i];
+      REPEAT for (i32 j = 0; j < WORK; ++j) y[j] = tile_b[kk][tx + SIDE * j];
       REPEAT for (i32 i = 0; i < WORK; ++i) {
         REPEAT for (i32 j = 0; j < WORK; ++j) sum[i][j] += PRODUCT(x[i], y[j]);
       }
@@ -95,9 +88,9 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
 #endif
   }
   REPEAT for (i32 i = 0; i < WORK; ++i) {
-    const i32 row = row0 + ty + 16 * i;
+    const i32 row = row0 + ty + SIDE * i;
     REPEAT for (i32 j = 0; j < WORK; ++j) {
-      const i32 col = col0 + tx + 16 * j;
+      const i32 col = col0 + tx + SIDE * j;
       if (row < m && col < n) {
         const i32 channel = CHANNEL_ROWS ? row : col;
         const i64 offset = LOAD(i64, bias, channel);
@@ -124,10 +117,6 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
     }
   }
 }
-#undef TILE_K
-#undef WORK
-#undef LOADS
-#undef REPEAT
 #undef SLICE
 #undef PRODUCT
 #undef Sum

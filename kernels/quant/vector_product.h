@@ -10,7 +10,6 @@
 // depth is a multiple of 16. 32 items share a channel. Defines: ROWS, SLOPE (1: factors of their
 // own below 0), MATRIX_UNITS, ROW_GROUPS (0, or the groups of rows, see math/row_groups.h: then
 // ROWS is 1, and the second index of a work group is the row).
-#define ITEMS 256
 #define SHARERS 32
 #define STEP (SHARERS * 16)
 #if MATRIX_UNITS
@@ -23,8 +22,8 @@ KERNEL(vector_product, ARG(i32, channels), FOLD(i32, depth), ARG(i32, packed_dep
        ARG(i32, y_row), ARG(i32, low), ARG(i32, high), IN(f32, offsets), IN(MItype, x),
        IN(MItype, weights), IN(i64, bias), IN(i32, multiplier), IN(i32, shift),
        IN(i32, negative_multiplier), IN(i32, negative_shift), OUT(MOtype, y)) {
-  LOCAL i32 part[ROWS][ITEMS];
-  const i32 t = LOCAL_ID(0), first = (i32)GROUP_ID(0) * (ITEMS / SHARERS);
+  LOCAL i32 part[ROWS][GROUP];
+  const i32 t = LOCAL_ID(0), first = (i32)GROUP_ID(0) * (GROUP / SHARERS);
   const i32 channel = first + t / SHARERS;
 #if ROW_GROUPS
   const i32 row0 = (i32)GROUP_ID(1);
@@ -54,8 +53,8 @@ KERNEL(vector_product, ARG(i32, channels), FOLD(i32, depth), ARG(i32, packed_dep
   }
   UNROLL for (i32 row = 0; row < ROWS; ++row) part[row][t] = sum[row];
   BARRIER;
-  if (t < ROWS * (ITEMS / SHARERS)) {
-    const i32 row = t / (ITEMS / SHARERS), own = t % (ITEMS / SHARERS);
+  if (t < ROWS * (GROUP / SHARERS)) {
+    const i32 row = t / (GROUP / SHARERS), own = t % (GROUP / SHARERS);
     if (first + own < channels) {
       const i32 c = channel0 + first + own;
       u32 total = (u32)LOAD(i64, bias, c);
@@ -75,7 +74,6 @@ KERNEL(vector_product, ARG(i32, channels), FOLD(i32, depth), ARG(i32, packed_dep
     }
   }
 }
-#undef ITEMS
 #undef SHARERS
 #undef STEP
 #undef AHEAD

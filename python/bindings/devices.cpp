@@ -92,8 +92,8 @@ void BindDevices(py::module_& module) {
           "description", [](const Device& device) { return device.info().name; },
           "The vendor's name of the device, str.")
       .def_property_readonly(
-          "is_gpu", [](const Device& device) { return !device.info().is_cpu_type; },
-          "False for the CPU and for OpenCL devices that run on it (PoCL).")
+          "is_gpu", [](const Device& device) { return device.info().is_gpu; },
+          "False for the CPU, for OpenCL devices that run on it (PoCL), and for accelerators.")
       .def_property_readonly(
           "driver", [](const Device& device) { return device.info().driver; },
           "The driver and its version, str; empty for the CPU.")

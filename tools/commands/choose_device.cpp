@@ -16,7 +16,7 @@ std::vector<Device*> AllGpus() {
   std::vector<Device*> gpus;
   std::set<std::string> seen;
   for (Device* device : Runtime::Get().devices()) {
-    if (device->info().is_cpu_type) continue;
+    if (!device->info().is_gpu) continue;
     const std::string& id = device->info().unique_id;
     if (id.empty() || seen.insert(id).second) gpus.push_back(device);
   }

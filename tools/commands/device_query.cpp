@@ -1,14 +1,18 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <utility>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/json.hpp"
+#include "caffe/core/log.hpp"
 #include "caffe/core/number_text.hpp"
 #include "caffe/device/program_cache.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/io/file.hpp"
 #include "commands/commands.hpp"
 #include "commands/self_test.hpp"
+#include "commands/version.hpp"
 
 namespace caffe {
 namespace {
@@ -25,6 +29,17 @@ std::string Capabilities(const DeviceInfo& info) {
   add(info.subgroups, "subgroups");
   add(info.unified_memory, "unified memory");
   return text.empty() ? "none" : text;
+}
+
+const char* KindOf(const DeviceInfo& info) {
+  return info.is_gpu ? "GPU" : info.is_cpu_type ? "processor" : "accelerator";
+}
+
+// What results of the device may lack; empty for most devices.
+std::string NotPromised(const DeviceInfo& info) {
+  std::string text = info.rounds_division ? "" : "correctly rounded division and square roots";
+  if (!info.denormals) text += (text.empty() ? "" : ", ") + std::string("floats below 2^-126");
+  return text;
 }
 
 std::string Size(int64_t bytes) {
@@ -48,12 +63,14 @@ void Print(int index, const DeviceInfo& info) {
   row("architecture", info.architecture);
   row("compiler", info.compiler);
   row("instructions", info.instruction_level);
-  row("kind", info.is_cpu_type ? "processor" : "GPU or accelerator");
+  row("also called", info.stable_id);
+  row("kind", KindOf(info));
   row("compute units", Concat(info.compute_units));
   if (info.memory_bytes) row("memory", Size(info.memory_bytes));
   if (info.local_memory_bytes) row("local memory", Size(info.local_memory_bytes));
   row("work group size", Concat(info.max_group_size));
   row("capabilities", Capabilities(info));
+  row("not promised", NotPromised(info));
 }
 
 std::string Json(int index, const DeviceInfo& info) {
@@ -65,53 +82,114 @@ std::string Json(int index, const DeviceInfo& info) {
       ", \"architecture\": ", JsonString(info.architecture),
       ", \"compiler\": ", JsonString(info.compiler),
       ", \"instruction_level\": ", JsonString(info.instruction_level),
+      ", \"stable_id\": ", JsonString(info.stable_id), ", \"kind\": ", JsonString(KindOf(info)),
       ", \"cpu_type\": ", flag(info.is_cpu_type), ", \"compute_units\": ", info.compute_units,
       ", \"memory_bytes\": ", info.memory_bytes,
       ", \"local_memory_bytes\": ", info.local_memory_bytes,
       ", \"max_group_size\": ", info.max_group_size, ", \"fp64\": ", flag(info.fp64),
       ", \"native_half\": ", flag(info.native_half), ", \"dp4a\": ", flag(info.dp4a),
       ", \"matrix\": ", flag(info.matrix), ", \"subgroups\": ", flag(info.subgroups),
-      ", \"unified_memory\": ", flag(info.unified_memory), "}");
+      ", \"unified_memory\": ", flag(info.unified_memory),
+      ", \"rounds_division\": ", flag(info.rounds_division),
+      ", \"denormals\": ", flag(info.denormals), "}");
+}
+
+// An error may quote files; a report names them without their folders.
+std::string WithoutFolders(const std::string& text) {
+  std::string kept;
+  for (size_t i = 0; i < text.size();) {
+    const size_t slash = text.find('/', i);
+    const bool absolute =
+        slash != std::string::npos &&
+        (slash == 0 || std::string(" \"'(=:\n").find(text[slash - 1]) != text.npos);
+    if (!absolute) {
+      const size_t next = slash == std::string::npos ? text.size() : slash + 1;
+      kept.append(text, i, next - i);
+      i = next;
+      continue;
+    }
+    const size_t end = std::min(text.find_first_of(" \"'):,;\n", slash), text.size());
+    kept.append(text, i, slash - i);
+    kept += text.substr(slash, end - slash).substr(text.rfind('/', end - 1) - slash + 1);
+    i = end;
+  }
+  return kept;
+}
+
+std::string Result(const SelfTestRow& row) {
+  return row.skipped ? "skip" : row.passed ? "pass" : "FAIL";
+}
+
+// The devices, and a row for each family, type and device: what a report of a fault needs.
+std::string SelfTestJson(const std::vector<std::pair<int, Device*>>& devices,
+                         const std::vector<SelfTestRow>& rows, int failed) {
+  std::string text = Concat("{\"version\": ", JsonString(kVersion), ",\n \"devices\": [");
+  const char* separator = "\n  ";
+  for (const auto& [index, device] : devices) {
+    text += std::exchange(separator, ",\n  ") + Json(index, device->info());
+  }
+  text += "],\n \"notes\": [";
+  separator = "";
+  for (const std::string& note : Runtime::Get().notes()) {
+    text += std::exchange(separator, ", ") + JsonString(WithoutFolders(note));
+  }
+  text += "],\n \"rows\": [";
+  separator = "\n  ";
+  for (const SelfTestRow& row : rows) {
+    text += Concat(std::exchange(separator, ",\n  "), "{\"device\": ", JsonString(row.device),
+                   ", \"type\": ", JsonString(row.type), ", \"family\": ", JsonString(row.family),
+                   ", \"result\": ", JsonString(Result(row)),
+                   ", \"passed\": ", row.passed ? "true" : "false",
+                   ", \"difference\": ", JsonNumber(row.difference),
+                   ", \"seconds\": ", JsonNumber(row.seconds),
+                   ", \"message\": ", JsonString(WithoutFolders(row.message)), "}");
+  }
+  return text + Concat("],\n \"failed\": ", failed, "}");
 }
 
 // Prints a row for each family, type and device; returns the exit status.
-int SelfTestDevices(const std::vector<std::pair<int, Device*>>& devices,
-                    const std::vector<std::string>& names, bool json) {
+int SelfTestDevices(const std::vector<std::pair<int, Device*>>& devices, const Options& options) {
   std::vector<DataType> types;
-  for (const std::string& name : names) types.push_back(DataTypeByName(name));
+  for (const std::string& name : options.arguments) types.push_back(DataTypeByName(name));
   if (types.empty()) {
     types = FloatTypes();
     types.push_back(kQuant8);
     types.push_back(kQuant16);
   }
-  int failed = 0, all = 0;
-  std::string rows;
-  if (!json)
+  // The nets of the rows would log some hundred thousand lines.
+  if (log::level() == log::Level::kInfo) log::SetLevel(log::Level::kWarning);
+  int failed = 0, skipped = 0;
+  std::vector<SelfTestRow> rows;
+  const auto write = [&] {
+    if (options.report.empty()) return;
+    WriteFileAtomically(options.report, SelfTestJson(devices, rows, failed) + "\n");
+  };
+  write();  // so that a path that cannot be written is an error before the work
+  if (!options.json) {
     std::printf("%-10s %-9s %-24s %-6s %s\n", "device", "type", "family", "result", "difference");
+  }
   for (const auto& [index, device] : devices) {
     SelfTest(device, types, [&](const SelfTestRow& row) {
-      ++all;
-      failed += !row.passed;
-      if (json) {
-        rows +=
-            Concat(rows.empty() ? "" : ",\n  ", "{\"device\": ", JsonString(row.device),
-                   ", \"type\": ", JsonString(row.type), ", \"family\": ", JsonString(row.family),
-                   ", \"passed\": ", row.passed ? "true" : "false",
-                   ", \"message\": ", JsonString(row.message), "}");
-        return;
-      }
+      failed += !row.passed && !row.skipped;
+      skipped += row.skipped;
+      rows.push_back(row);
+      if (options.json) return;
       std::printf("%-10s %-9s %-24s %-6s %-9s %s\n", row.device.c_str(), row.type.c_str(),
-                  row.family.c_str(), row.passed ? "pass" : "FAIL",
-                  GeneralText(row.difference, 2).c_str(), row.message.c_str());
+                  row.family.c_str(), Result(row).c_str(), GeneralText(row.difference, 2).c_str(),
+                  row.message.c_str());
       std::fflush(stdout);
     });
+    write();
   }
-  if (json) {
-    std::cout << "{\"rows\": [\n  " << rows << "],\n \"failed\": " << failed << "}" << std::endl;
+  const int ran = static_cast<int>(rows.size()) - skipped;
+  if (options.json) {
+    std::cout << SelfTestJson(devices, rows, failed) << std::endl;
   } else {
-    std::cout << all - failed << " of " << all << " passed" << std::endl;
+    std::cout << ran - failed << " of " << ran << " passed";
+    if (skipped > 0) std::cout << ", " << skipped << " skipped";
+    std::cout << std::endl;
   }
-  return failed ? 1 : 0;
+  return failed > 0 || ran == 0 ? 1 : 0;
 }
 
 }  // namespace
@@ -134,7 +212,9 @@ int DeviceQueryCommand(const Options& options) {
       chosen.emplace_back(static_cast<int>(i), runtime.devices()[i]);
     }
   }
-  if (options.self_test) return SelfTestDevices(chosen, options.arguments, options.json);
+  CAFFE_CHECK(options.report.empty() || options.self_test,
+              "device_query: -report needs --self-test");
+  if (options.self_test) return SelfTestDevices(chosen, options);
   CAFFE_CHECK(options.arguments.empty(), "device_query: unexpected argument '",
               options.arguments.empty() ? "" : options.arguments[0],
               "'; types are arguments of --self-test");

@@ -186,6 +186,10 @@ struct Parser {
     Add("--train", options.train, "tune", "measure the passes of phase TRAIN, too");
     Add("--self_test,--self-test", options.self_test, "device_query",
         "compare every kernel family with the CPU, in every type or in the listed ones");
+    Add("--report", options.report, "device_query",
+        "write what a report of a fault needs to this file: devices, drivers, limits, all rows; no "
+        "paths")
+        ->type_name("FILE");
     Add("--json", options.json, "test time transform quantize benchmark device_query layers",
         "print JSON on standard output");
     Add("--progress", options.progress, "train test quantize",

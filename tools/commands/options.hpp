@@ -42,6 +42,7 @@ struct Options {
   bool plain = false;
   bool json = false;
   bool self_test = false;  // device_query
+  std::string report;      // likewise: a file
   bool progress = true;
   bool help = false, version = false;
   std::vector<std::string> flags;  // all given flags, as --name=value

@@ -1,6 +1,7 @@
 #include "commands/self_test.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -565,12 +566,14 @@ void SelfTest(Device* device, const std::vector<DataType>& types,
       row.device = device->info().id;
       row.type = type.name();
       row.family = name;
+      const auto start = std::chrono::steady_clock::now();
       try {
         compare(&row);
       } catch (const std::exception& error) {
         row.passed = false;
         row.message = error.what();
       }
+      row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       report(row);
     };
     const auto test = [&](const std::string& name, double tolerance, const auto& run) {
@@ -588,7 +591,16 @@ void SelfTest(Device* device, const std::vector<DataType>& types,
       });
     };
     const double tolerance = Tolerance(reference == kFloat ? kFloat : type, against_double);
-    if (type == kDouble && !device->info().fp64) continue;
+    if (type == kDouble && !device->info().fp64) {
+      SelfTestRow row;
+      row.device = device->info().id;
+      row.type = type.name();
+      row.family = "all";
+      row.skipped = true;
+      row.message = "the device has no double precision";
+      report(row);
+      continue;
+    }
     for (const Family& family : Families()) {
       if (!type.is_float() && !family.quantized) continue;
       test_extremes(family.name + std::string(kExtreme), family.spreads ? 3 : 0,

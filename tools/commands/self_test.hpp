@@ -16,8 +16,10 @@ namespace caffe {
 struct SelfTestRow {
   std::string device, type, family;
   bool passed = false;
+  bool skipped = false;  // the device lacks what the row needs; `message` says what
   // The largest |a - b| / max(1, |b|) over outputs and gradients; for codes on the CPU in codes.
   double difference = 0;
+  double seconds = 0;
   std::string message;  // an error, or the blob that differs
 };
 
@@ -27,8 +29,8 @@ std::vector<std::string> SelfTestFamilies();
 // The types of all layers that the families contain.
 std::set<std::string> SelfTestLayers();
 
-// Runs every family in every type that the device has; `report` is called with each row as
-// soon as it is known. A family that throws has failed and does not stop the others.
+// Runs every family in every type; `report` is called with each row as soon as it is known. A type
+// that the device lacks is one row. A family that throws has failed and does not stop the others.
 void SelfTest(Device* device, const std::vector<DataType>& types,
               const std::function<void(const SelfTestRow&)>& report);
 

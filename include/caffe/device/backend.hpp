@@ -10,12 +10,13 @@ namespace caffe {
 
 class Device;
 
-// The kernel text with which all programs of a device begin, and the options of its compiler.
+// The kernel text with which all programs of a device begin, and the options of its compiler. A
+// device may add options to those of its backend.
 struct Dialect {
   // A text of kernels/, without the extension. Null: the kernels are part of the library, and there
   // are no kernels of work groups.
   const char* text = nullptr;
-  const char* options = "";
+  std::string options;
   // The most bytes that tables of users' types may take in constant memory; 0: any number.
   int64_t constant_bytes = 0;
 };

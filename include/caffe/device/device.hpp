@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -23,10 +24,14 @@ namespace caffe {
 struct DeviceInfo {
   std::string backend = "null";  // "cpu", "cuda", "opencl", "null"
   Dialect dialect{};
-  std::string id;    // "cpu", "cuda:0", "opencl:1", "null"
+  std::string id;  // "cpu", "cuda:0", "opencl:1", "null"
+  // A second name, which other drivers do not change: "opencl:pocl:0", the first device of this
+  // platform. Empty for devices whose `id` is such a name.
+  std::string stable_id;
   std::string name;  // the vendor's name
   std::string vendor, platform, driver, architecture, compiler;
   bool is_cpu_type = false;  // runs on the processor (the CPU device, PoCL)
+  bool is_gpu = false;       // neither a processor nor an accelerator, such as an FPGA
   int64_t memory_bytes = 0;
   int64_t local_memory_bytes = 0;
   int64_t max_group_size = 256;
@@ -35,10 +40,17 @@ struct DeviceInfo {
   bool matrix_groups = false;    // matrix units multiply for four subgroups at a time
   bool host_accessible = false;  // the host can read and write through pointers of the device
   bool unified_memory = false, fp64 = false;
+  // Whether quotients and square roots of floats are correctly rounded, and whether floats below
+  // 2^-126 are kept. Results of a device without one of them are within tolerance of the CPU's.
+  bool rounds_division = true, denormals = true;
   std::string instruction_level;  // CPU: v2, v3, v4, neon
   std::string unique_id;  // identifies the physical GPU, so that `all` uses each once; may be empty
   // The elements that a work item of a SPAN_KERNEL computes.
   int64_t span() const { return is_cpu_type ? 1 : 8; }
+  // The items of a group in kernels that take any power of two (GROUP in their text).
+  int64_t group_items() const {
+    return max_group_size < 256 ? std::bit_floor(static_cast<uint64_t>(max_group_size)) : 256;
+  }
   // Whether kernels of work groups run: LOCAL memory and BARRIER. Otherwise a work item computes
   // more.
   bool has_groups() const { return dialect.text != nullptr; }

@@ -119,6 +119,12 @@ class Kernel {
   void Launch(const LaunchRange& range, const KernelArguments& arguments);
   void LaunchInGroups(const LaunchGroups& groups, const KernelArguments& arguments);
   const KernelSignature& signature() const { return signature_; }
+  // The items of its groups, if ProgramBuilder::GroupKernel made it: GROUP in its text.
+  int64_t group() const { return group_; }
+  void set_group(int64_t items) { group_ = items; }
+  // The most items of a group with which this kernel runs. A kernel that needs many registers may
+  // allow fewer than its device.
+  virtual int64_t most_items() const;
 
  protected:
   Kernel(Device* device, KernelSignature signature, const TypeTriple& types)
@@ -130,6 +136,7 @@ class Kernel {
   Device* device_;
   KernelSignature signature_;
   TypeTriple types_;
+  int64_t group_ = 0;
 
  private:
   void Check(const KernelArguments& arguments) const;

@@ -26,14 +26,15 @@ class Runtime {
   const std::vector<Device*>& devices();
   Device* cpu();
   Device* null_device();
-  // "cpu", "null", "cuda:0", "opencl:1", or a number as text. Throws for an unknown device and
+  // "cpu", "null", "cuda:0", "opencl:1", a number as text, or a stable name (DeviceInfo::stable_id):
+  // "opencl:pocl:0", in which "opencl:" and ":0" may be left out. Throws for an unknown device and
   // lists the known ones.
   Device* DeviceByName(const std::string& name);
   Device* DeviceByIndex(int index);
   // The number of a device; -1 for the CPU and the null device.
   int IndexOf(const Device* device);
-  // The best device: the first CUDA device, else the first OpenCL GPU, else the CPU. OpenCL devices
-  // of CPU type are never chosen automatically.
+  // The best device: the first CUDA device, else the first OpenCL GPU, else the CPU. Other OpenCL
+  // devices, processors and accelerators, are never chosen automatically.
   Device* BestDevice();
   // The notes of backends without devices.
   const std::vector<std::string>& notes();

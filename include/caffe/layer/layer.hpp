@@ -157,6 +157,8 @@ class LayerBase {
   std::unique_ptr<Kernel> MakeKernel(const std::string& body, const std::string& kernel) const;
   std::unique_ptr<Kernel> MakeKernel(const std::string& body, const std::string& kernel,
                                      const TypeTriple& types) const;
+  // The same for a kernel of work groups: ProgramBuilder::GroupKernel.
+  std::unique_ptr<Kernel> MakeGroupKernel(const std::string& body, const std::string& kernel) const;
   // Scratch memory on device(). State a need in Reshape, so that Forward does not allocate.
   Workspace& workspace() const { return *context_.workspace; }
   // A bottom or top as an argument of a launch, from element `offset` on, with its zero point in

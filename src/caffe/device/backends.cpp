@@ -15,9 +15,7 @@ const std::vector<Backend>& Backends() {
   static const auto* const table = new std::vector<Backend>{
       {"cpu", &FindCpu, {}, false},
       {"cuda", &FindCudaDevices, {"dialect/cuda", "-fmad=false"}},
-      {"opencl",
-       &FindOpenClDevices,
-       {"dialect/opencl", "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt", kConstantBytes}},
+      {"opencl", &FindOpenClDevices, {"dialect/opencl", "-cl-std=CL1.2", kConstantBytes}},
       {"null", &FindNull, {}, false}};
   return *table;
 }

@@ -150,6 +150,8 @@ void Kernel::Launch(const LaunchRange& range, const KernelArguments& arguments) 
   NoteLaunch(*device_, signature_, types_);
 }
 
+int64_t Kernel::most_items() const { return device_->info().max_group_size; }
+
 void Kernel::LaunchInGroups(const LaunchGroups& groups, const KernelArguments& arguments) {
   Check(arguments);
   for (int64_t extent : groups.groups) {

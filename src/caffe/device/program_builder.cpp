@@ -77,7 +77,9 @@ ProgramText ProgramBuilder::Text() const {
   std::string& text = program.source;
   if (doubles) text += "#define CAFFE_FP64 1\n";
   text += "#define Index i32\n#define SPAN " + std::to_string(device_->info().span()) + "\n";
-  for (const auto& [name, value] : defines_) text += "#define " + name + " " + value + "\n";
+  std::map<std::string, std::string> defines = defines_;
+  defines.emplace("GROUP", std::to_string(device_->info().group_items()));
+  for (const auto& [name, value] : defines) text += "#define " + name + " " + value + "\n";
   std::set<std::string> included;
   for (const std::string& part :
        {std::string(dialect.text), std::string("dialect/common"), std::string("dialect/spans"),
@@ -112,5 +114,18 @@ ProgramText ProgramBuilder::Text() const {
 }
 
 std::shared_ptr<Program> ProgramBuilder::Build() const { return device_->Build(Text()); }
+
+std::unique_ptr<Kernel> ProgramBuilder::GroupKernel(const std::string& kernel,
+                                                    std::shared_ptr<Program> program) {
+  for (int64_t items = device_->info().group_items();;) {
+    std::unique_ptr<Kernel> made = program->CreateKernel(kernel);
+    if (items == 1 || made->most_items() >= items) {
+      made->set_group(items);
+      return made;
+    }
+    items /= 2;
+    program = Define("GROUP", items).Build();
+  }
+}
 
 }  // namespace caffe

@@ -38,6 +38,13 @@ class ProgramBuilder {
   // Builds through the runtime's program cache. Throws with device, kernel, compiler log and the
   // lines around the first error.
   std::shared_ptr<Program> Build() const;
+  // A kernel of work groups with as many items as the device and the compiled kernel allow: a power
+  // of two up to 256, which its text knows as GROUP, and kernel->group() returns. `program` is one
+  // that Build has returned; other texts are built if the kernel allows fewer items.
+  std::unique_ptr<Kernel> GroupKernel(const std::string& kernel, std::shared_ptr<Program> program);
+  std::unique_ptr<Kernel> GroupKernel(const std::string& kernel) {
+    return GroupKernel(kernel, Build());
+  }
 
  private:
   Device* device_;

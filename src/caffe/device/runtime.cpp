@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <charconv>
 #include <deque>
 #include <iterator>
@@ -40,6 +41,25 @@ class LazyBackend {
 };
 
 thread_local Device* thread_device = nullptr;
+
+// "opencl:pocl:0" for "pocl", "pocl:0" and "opencl:pocl", in small letters.
+bool IsStableName(const std::string& name, const DeviceInfo& info) {
+  if (info.stable_id.empty()) return false;
+  std::string full;
+  for (const char letter : name) {
+    full += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  }
+  const std::string backend = info.backend + ":";
+  if (!full.starts_with(backend)) full = backend + full;
+  return info.stable_id == full || info.stable_id == full + ":0";
+}
+
+Device* DeviceByStableName(const std::string& name) {
+  for (Device* device : Runtime::Get().devices()) {
+    if (IsStableName(name, device->info())) return device;
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -164,8 +184,12 @@ Device* Runtime::DeviceByName(const std::string& name) {
   const char* end = name.data() + name.size();
   const auto [rest, error] = std::from_chars(name.data(), end, index);
   if (error == std::errc() && rest == end) return DeviceByIndex(index);
+  if (Device* const device = DeviceByStableName(name)) return device;
   std::string list = "cpu";
-  for (Device* device : devices()) list += ", " + device->info().id;
+  for (Device* device : devices()) {
+    list += ", " + device->info().id;
+    if (!device->info().stable_id.empty()) list += " (" + device->info().stable_id + ")";
+  }
   CAFFE_THROW("there is no device '", name, "'; there are ", list);
 }
 
@@ -173,7 +197,7 @@ Device* Runtime::BestDevice() {
   for (LazyBackend& backend : state_->backends) {
     if (!backend.row().numbered) continue;
     for (const auto& device : backend.Get().devices) {
-      if (!device->info().is_cpu_type) return device.get();
+      if (device->info().is_gpu) return device.get();
     }
   }
   return cpu();

@@ -131,6 +131,15 @@ std::unique_ptr<Kernel> LayerBase::MakeKernel(const std::string& body,
   return MakeKernel(body, kernel, types());
 }
 
+std::unique_ptr<Kernel> LayerBase::MakeGroupKernel(const std::string& body,
+                                                   const std::string& kernel) const {
+  try {
+    return ProgramBuilder(device(), body).Types(types()).Body(body).GroupKernel(kernel);
+  } catch (...) {
+    RethrowIn(Where());
+  }
+}
+
 QuantRange LayerBase::Observed(DataType type, const std::vector<BlobRange>& ranges, int index,
                                const char* what) const {
   if (!type.is_quantized()) return {};

@@ -162,7 +162,7 @@ void MOERoute::LayerSetUp(const BlobVec& bottom, const BlobVec&) {
   backward_ = make("moe_route_backward");
   few_.reset();
   if (device()->host_accessible()) return;
-  few_ = MakeKernel("moe/route_few", "moe_route_few");
+  few_ = MakeGroupKernel("moe/route_few", "moe_route_few");
 }
 
 void MOERoute::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -216,10 +216,9 @@ void MOERoute::Route(const BlobVec& bottom, const BlobVec& top, double rate, Blo
   const int64_t pairs = items_ * select_;
   const double share = static_cast<double>(select_) / static_cast<double>(experts_);
   if (HasFewPairs()) {
-    constexpr int64_t kItems = 256;  // of the work group
     const auto out = [&](Top blob) { return top[blob]->MutableData(); };
     few_->LaunchInGroups(
-        {{1, 1, 1}, {kItems, 1, 1}},
+        {{1, 1, 1}, {few_->group(), 1, 1}},
         {items_, experts_, select_, normalize_, share, bottom[0]->Data(), bias_->Data(),
          out(kObserved), out(kExpected), out(kWeights), out(kSlots), out(kRows), out(kOffsets),
          chosen_->MutableData(), totals_->MutableData(), used->MutableData()});

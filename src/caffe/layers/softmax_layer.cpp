@@ -41,9 +41,6 @@ void Softmax::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   backward_rows_ = MakeKernel("norm/softmax", "softmax_backward_rows");
   backward_ = MakeKernel("norm/softmax", "softmax_backward");
   forward_groups_ = nullptr;
-  if (device()->has_groups()) {
-    forward_groups_ = MakeKernel("norm/softmax_groups", "softmax_forward_groups");
-  }
 }
 
 void Softmax::Reshape(const BlobVec& bottom, const BlobVec& top) {
@@ -51,13 +48,16 @@ void Softmax::Reshape(const BlobVec& bottom, const BlobVec& top) {
   outer_ = bottom[0]->count(0, axis);
   channels_ = bottom[0]->shape(axis);
   inner_ = bottom[0]->count(axis + 1);
+  // A group of work items is not worth its waits for a few classes.
+  if (device()->has_groups() && inner_ == 1 && channels_ > 64 && !forward_groups_) {
+    forward_groups_ = MakeGroupKernel("norm/softmax_groups", "softmax_forward_groups");
+  }
   top[0]->ReshapeLike(*bottom[0]);
 }
 
 void Softmax::Forward(const BlobVec& bottom, const BlobVec& top) {
-  // A group of work items is not worth its waits for a few classes.
   if (forward_groups_ && inner_ == 1 && channels_ > 64) {
-    forward_groups_->LaunchInGroups({{outer_, 1, 1}, {256, 1, 1}},
+    forward_groups_->LaunchInGroups({{outer_, 1, 1}, {forward_groups_->group(), 1, 1}},
                                     {channels_, bottom[0]->Data(), top[0]->MutableData()});
   } else if (inner_ == 1) {
     forward_rows_->Launch(outer_, {outer_, channels_, bottom[0]->Data(), top[0]->MutableData()});

@@ -51,9 +51,6 @@ void SoftmaxWithLoss::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   forward_rows_ = MakeKernel("loss/softmax_loss", "softmax_loss_forward_rows");
   forward_ = MakeKernel("loss/softmax_loss", "softmax_loss_forward");
   forward_groups_ = nullptr;
-  if (device()->has_groups()) {
-    forward_groups_ = MakeKernel("loss/softmax_loss_groups", "softmax_loss_forward_groups");
-  }
   backward_rows_ = MakeKernel("loss/softmax_loss", "softmax_loss_backward_rows");
   backward_ = MakeKernel("loss/softmax_loss", "softmax_loss_backward");
 }
@@ -91,6 +88,10 @@ void SoftmaxWithLoss::Reshape(const BlobVec& bottom, const BlobVec& top) {
   CAFFE_CHECK(!class_weights_ || class_weights_->count() == channels_, Where(),
               ": class_weighting has ", class_weights_ ? class_weights_->count() : 0,
               " values, but axis ", axis, " of the scores has ", channels_, " classes");
+  // A group of work items is not worth its waits for a few classes.
+  if (device()->has_groups() && inner_ == 1 && channels_ > 64 && !forward_groups_) {
+    forward_groups_ = MakeGroupKernel("loss/softmax_loss_groups", "softmax_loss_forward_groups");
+  }
   Probabilities(top).ReshapeLike(*bottom[0]);
   sum_.Reshape(outer_ * inner_);
   SetLabels(channels_, inner_, true);
@@ -111,9 +112,8 @@ void SoftmaxWithLoss::Forward(const BlobVec& bottom, const BlobVec& top) {
   KernelArguments arguments = Arguments(bottom[0]->Data(), bottom[1]->Data());
   arguments.push_back(Probabilities(top).MutableData());
   arguments.push_back(sum_.terms().MutableData());
-  // A group of work items is not worth its waits for a few classes.
   if (forward_groups_ && inner_ == 1 && channels_ > 64) {
-    forward_groups_->LaunchInGroups(LaunchGroups{{outer_, 1, 1}, {256, 1, 1}}, arguments);
+    forward_groups_->LaunchInGroups({{outer_, 1, 1}, {forward_groups_->group(), 1, 1}}, arguments);
   } else if (inner_ == 1) {
     forward_rows_->Launch(outer_, arguments);
   } else {

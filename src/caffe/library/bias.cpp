@@ -10,9 +10,8 @@
 namespace caffe {
 namespace {
 
-constexpr int64_t kGroup = 256;
 // With inner = 1, from this number of rows on work groups share the sum of a channel.
-constexpr int64_t kManyRows = 1024, kChannelsOfGroup = 32, kRowsOfGroup = 8;
+constexpr int64_t kManyRows = 1024, kChannelsOfGroup = 32;
 
 }  // namespace
 
@@ -34,19 +33,21 @@ BiasOp::BiasOp(Device* device, DataType type, DataType bias_type, int64_t outer,
     auto program = ProgramBuilder(device, "bias gradient").Types(types).Body("blas/bias").Build();
     backward_ = program->CreateKernel(inner == 1 ? "bias_backward_columns" : "bias_backward");
   }
-  const bool by_rows = inner == 1 && outer >= kManyRows && device->has_groups();
+  const int64_t group = device->info().group_items();
+  const bool by_rows =
+      inner == 1 && outer >= kManyRows && device->has_groups() && group >= 2 * kChannelsOfGroup;
   if (!backward || (simple && !by_rows)) return;
   // Enough groups to fill the device, with a few rounds of work each.
   const int64_t groups = by_rows ? ChannelGroups() : channels;
-  const int64_t round = by_rows ? kRowsOfGroup : kGroup;
+  const int64_t round = by_rows ? group / kChannelsOfGroup : group;
   slices_ = std::clamp<int64_t>(4 * device->info().compute_units / groups, 1,
                                 std::max<int64_t>(outer * inner / (4 * round), 1));
-  const auto program =
-      ProgramBuilder(device, "bias gradient").Types(types).Body("blas/reduce").Build();
+  ProgramBuilder builder(device, "bias gradient");
+  builder.Types(types).Body("blas/reduce");
   if (by_rows) {
-    rows_ = program->CreateKernel("bias_backward_rows");
+    rows_ = builder.GroupKernel("bias_backward_rows");
   } else {
-    backward_ = program->CreateKernel("bias_backward_groups");
+    backward_ = builder.GroupKernel("bias_backward_groups");
     if (slices_ == 1) return;
   }
   parts_bytes_ = slices_ * channels * static_cast<int64_t>(bias_type.bytes());
@@ -75,7 +76,7 @@ void BiasOp::Forward(DevicePtr x, DevicePtr bias, DevicePtr y, const EpilogueOpe
 
 void BiasOp::Backward(DevicePtr y_diff, DevicePtr b_diff, DevicePtr workspace) {
   if (rows_ && workspace) {
-    rows_->LaunchInGroups(LaunchGroups{{ChannelGroups(), slices_, 1}, {kGroup, 1, 1}},
+    rows_->LaunchInGroups(LaunchGroups{{ChannelGroups(), slices_, 1}, {rows_->group(), 1, 1}},
                           {outer_, channels_, slices_, y_diff, workspace});
     accumulate_->Launch(channels_, {channels_, slices_, workspace, b_diff});
   } else if (inner_ == 1) {
@@ -87,7 +88,7 @@ void BiasOp::Backward(DevicePtr y_diff, DevicePtr b_diff, DevicePtr workspace) {
     CAFFE_CHECK(slices_ == 1 || workspace, "the gradient of a bias needs ", parts_bytes_,
                 " bytes of workspace");
     const DevicePtr target = slices_ > 1 ? workspace : b_diff;
-    backward_->LaunchInGroups(LaunchGroups{{channels_, slices_, 1}, {kGroup, 1, 1}},
+    backward_->LaunchInGroups(LaunchGroups{{channels_, slices_, 1}, {backward_->group(), 1, 1}},
                               {channels_, outer_, inner_, slices_, y_diff, target});
     if (slices_ > 1) accumulate_->Launch(channels_, {channels_, slices_, workspace, b_diff});
   }

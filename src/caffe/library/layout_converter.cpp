@@ -5,11 +5,12 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/rounding.hpp"
 
 namespace caffe {
 namespace {
 
-constexpr int64_t kTile = 32, kFew = 8, kGroup = 256;  // of kernels/blas/transpose_tiles.h
+constexpr int64_t kFew = 8;  // of kernels/blas/transpose_tiles.h
 constexpr int64_t kSpan = 256;
 
 int64_t Tiles(int64_t extent, int64_t tile) { return (extent + tile - 1) / tile; }
@@ -18,13 +19,15 @@ int64_t Tiles(int64_t extent, int64_t tile) { return (extent + tile - 1) / tile;
 
 LayoutConverter::LayoutConverter(Device* device, DataType type)
     : device_(device), element_bytes_(static_cast<int64_t>(type.bytes())) {
-  const bool groups = device->has_groups();
-  const auto program = ProgramBuilder(device, "transpose")
-                           .Types(type)
-                           .Body(groups ? "blas/transpose_tiles" : "blas/transpose")
-                           .Build();
-  transpose_ = program->CreateKernel(groups ? "transpose_tiles" : "transpose");
-  if (groups) few_ = program->CreateKernel("transpose_few");
+  ProgramBuilder builder(device, "transpose");
+  builder.Types(type);
+  if (!device->has_groups()) {
+    transpose_ = builder.Body("blas/transpose").Build()->CreateKernel("transpose");
+    return;
+  }
+  const auto program = builder.Body("blas/transpose_tiles").Build();
+  transpose_ = builder.GroupKernel("transpose_tiles", program);
+  few_ = builder.GroupKernel("transpose_few", program);
 }
 
 void LayoutConverter::Run(const Shape& shape, DevicePtr x, DevicePtr y, Layout to, int64_t pitch) {
@@ -51,7 +54,9 @@ void LayoutConverter::Run(int64_t batch, int64_t channels, int64_t positions, De
                        {batch, rows, columns, x_row, y_row, kSpan, x, y});
     return;
   }
-  const int64_t column_tiles = Tiles(columns, kTile);
+  const int64_t side = GroupSide(transpose_->group());
+  const int64_t tile = side > 1 ? 2 * side : 1, depth = std::max<int64_t>(tile / 4, 1);
+  const int64_t group = few_->group(), column_tiles = Tiles(columns, tile);
   // The second axis of a group holds the batch, which has at most 65,535 groups.
   constexpr int64_t kMostGroups = 65535;
   for (int64_t first = 0; first < batch; first += kMostGroups) {
@@ -60,13 +65,13 @@ void LayoutConverter::Run(int64_t batch, int64_t channels, int64_t positions, De
     const DevicePtr from = x + first * x_image * element_bytes_;
     const DevicePtr to = y + first * y_image * element_bytes_;
     if (std::min(rows, columns) > kFew) {
-      transpose_->LaunchInGroups({{Tiles(rows, kTile) * column_tiles, images, 1}, {kTile, 8, 1}},
+      transpose_->LaunchInGroups({{Tiles(rows, tile) * column_tiles, images, 1}, {tile, depth, 1}},
                                  {rows, columns, x_row, y_row, column_tiles, from, to});
     } else if (rows < columns) {
-      few_->LaunchInGroups({{Tiles(columns, kGroup), images, 1}, {kGroup, 1, 1}},
+      few_->LaunchInGroups({{Tiles(columns, group), images, 1}, {group, 1, 1}},
                            {columns, rows, 1, x_row, y_row, 1, x_image, y_image, from, to});
     } else {
-      few_->LaunchInGroups({{Tiles(rows, kGroup), images, 1}, {kGroup, 1, 1}},
+      few_->LaunchInGroups({{Tiles(rows, group), images, 1}, {group, 1, 1}},
                            {rows, columns, x_row, 1, 1, y_row, x_image, y_image, from, to});
     }
   }

@@ -14,7 +14,6 @@ constexpr int64_t kMaxSums = 65536, kMaxGroups = 2048, kLastSums = 256;
 // Consecutive elements that one item adds up on the host. Elements that a work group of a device
 // adds up at least.
 constexpr int64_t kHostUnit = 4096, kGroupUnit = 1024;
-constexpr int64_t kGroup = 256;  // of kernels/solver/gradient_groups.h
 
 // Elements of an update that one item takes: on the host a block, which has one pair of
 // multipliers.
@@ -110,12 +109,12 @@ void Updater::MakePrograms() {
                          .Build()
                          ->CreateKernel(rule_.body + "_update");
     if (needs_norm) {
-      const std::string groups = device_->has_groups() ? "_groups" : "";
-      program.squares = ProgramBuilder(device_, "gradient")
-                            .Types(part.type)
-                            .Body("solver/gradient" + groups)
-                            .Build()
-                            ->CreateKernel("gradient_squares" + groups);
+      ProgramBuilder builder(device_, "gradient");
+      builder.Types(part.type);
+      program.squares =
+          device_->has_groups()
+              ? builder.Body("solver/gradient_groups").GroupKernel("gradient_squares_groups")
+              : builder.Body("solver/gradient").Build()->CreateKernel("gradient_squares");
       items += Sums(*device_, part.count);
     }
     programs_.push_back(std::move(program));
@@ -147,7 +146,7 @@ void Updater::Decide() {
     if (!device_->has_groups()) {
       programs_[i].squares->Launch(own, {own, part.count, kHostUnit, diff, to});
     } else {
-      programs_[i].squares->LaunchInGroups({{own, 1, 1}, {kGroup, 1, 1}},
+      programs_[i].squares->LaunchInGroups({{own, 1, 1}, {programs_[i].squares->group(), 1, 1}},
                                            {own, part.count, diff, to});
     }
     items += own;

@@ -87,6 +87,7 @@ std::unique_ptr<Device> MakeCudaDevice(const Driver& driver, const cuda::Nvrtc& 
   info.matrix = capability >= 80;         // the shapes of mma.sync that the dialect uses
   info.matrix_groups = capability == 90;  // wgmma
   info.subgroups = true;
+  info.is_gpu = true;
   info.unified_memory = attribute(cuda::kIntegrated) != 0;
   info.fp64 = true;
   info.unique_id = UuidText(uuid);

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -19,11 +21,45 @@ constexpr cl_device_info kComputeCapabilityMinor = 0x4001;
 constexpr cl_device_info kDeviceUuid = 0x106A;
 constexpr cl_device_info kMostSubGroups = 0x105C;  // CL_DEVICE_MAX_NUM_SUB_GROUPS, OpenCL 2.1
 
+// The least version of devices and of their language.
+constexpr int kLeastMajor = 1, kLeastMinor = 2;
+
 struct Found {
   cl_platform_id platform;
   cl_device_id id;
   bool gpu;
 };
+
+// Words by which users know platforms, for names that do not depend on the order in which the
+// loader lists them.
+struct PlatformWord {
+  const char* part;  // of the platform's name
+  const char* word;
+};
+constexpr PlatformWord kPlatformWords[] = {
+    {"Portable Computing Language", "pocl"},
+    {"NVIDIA", "nvidia"},
+    {"Intel", "intel"},
+    {"AMD", "amd"},
+    {"rusticl", "rusticl"},
+    {"Clover", "clover"},
+    {"Oclgrind", "oclgrind"},
+    {"ARM", "arm"},
+    {"QUALCOMM", "qualcomm"},
+    {"Apple", "apple"},
+};
+
+// One of these words, else the letters and digits of the name.
+std::string WordOf(const std::string& platform) {
+  for (const PlatformWord& row : kPlatformWords) {
+    if (platform.find(row.part) != std::string::npos) return row.word;
+  }
+  std::string word;
+  for (const unsigned char letter : platform) {
+    if (std::isalnum(letter)) word += static_cast<char>(std::tolower(letter));
+  }
+  return word;
+}
 
 void AddNote(std::string* note, const std::string& text) {
   *note += (note->empty() ? "" : "; ") + text;
@@ -61,6 +97,7 @@ DeviceInfo Describe(cl_platform_id platform, cl_device_id id, int number) {
                        opencl::DeviceText(id, CL_DEVICE_VERSION));
   info.compiler = opencl::DeviceText(id, CL_DEVICE_OPENCL_C_VERSION);
   info.is_cpu_type = (type & CL_DEVICE_TYPE_CPU) != 0;
+  info.is_gpu = (type & CL_DEVICE_TYPE_GPU) != 0;
   info.memory_bytes =
       static_cast<int64_t>(opencl::DeviceValue<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE, 0));
   info.local_memory_bytes =
@@ -73,6 +110,11 @@ DeviceInfo Describe(cl_platform_id platform, cl_device_id id, int number) {
       opencl::DeviceValue<cl_bool>(id, CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE) == CL_TRUE;
   info.native_half = HasExtension(extensions, "cl_khr_fp16");
   info.fp64 = HasExtension(extensions, "cl_khr_fp64");
+  const auto single = opencl::DeviceValue<cl_device_fp_config>(id, CL_DEVICE_SINGLE_FP_CONFIG, 0);
+  info.denormals = (single & CL_FP_DENORM) != 0;
+  info.rounds_division = (single & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
+  // Other devices may refuse the option.
+  if (info.rounds_division) info.dialect.options += " -cl-fp32-correctly-rounded-divide-sqrt";
   info.subgroups = HasExtension(extensions, "cl_khr_subgroups") ||
                    HasExtension(extensions, "cl_intel_subgroups") ||
                    opencl::DeviceValue<cl_uint>(id, kMostSubGroups, 0) > 0;
@@ -89,6 +131,33 @@ DeviceInfo Describe(cl_platform_id platform, cl_device_id id, int number) {
   return info;
 }
 
+// Whether a text such as "OpenCL 3.0 PoCL" or "OpenCL C 1.2" names a version that is too old.
+bool IsTooOld(const std::string& version) {
+  int major = 0, minor = 0;
+  const size_t digit = version.find_first_of("0123456789");
+  if (digit == std::string::npos) return true;
+  if (std::sscanf(version.c_str() + digit, "%d.%d", &major, &minor) != 2) return true;
+  return major < kLeastMajor || (major == kLeastMajor && minor < kLeastMinor);
+}
+
+// Why a device cannot be used; empty if it can.
+std::string WhyUnusable(cl_device_id id) {
+  const auto lacks = [id](cl_device_info what) {
+    return opencl::DeviceValue<cl_bool>(id, what, CL_FALSE) != CL_TRUE;
+  };
+  if (lacks(CL_DEVICE_AVAILABLE)) return "the driver says that it is not available";
+  if (lacks(CL_DEVICE_COMPILER_AVAILABLE)) return "it has no compiler";
+  if (lacks(CL_DEVICE_ENDIAN_LITTLE)) return "it is big-endian";
+  for (const cl_device_info what : {CL_DEVICE_VERSION, CL_DEVICE_OPENCL_C_VERSION}) {
+    const std::string version = opencl::DeviceText(id, what);
+    if (IsTooOld(version)) {
+      return Concat("it has '", version, "', and version ", kLeastMajor, ".", kLeastMinor,
+                    " is needed");
+    }
+  }
+  return "";
+}
+
 void FindOnPlatform(cl_platform_id platform, std::vector<Found>* found, std::string* note) {
   const std::string name = opencl::PlatformText(platform, CL_PLATFORM_NAME);
   cl_uint count = 0;
@@ -97,19 +166,20 @@ void FindOnPlatform(cl_platform_id platform, std::vector<Found>* found, std::str
   if (code == CL_SUCCESS && count > 0) {
     code = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr);
   }
+  if (code == CL_DEVICE_NOT_FOUND) {
+    AddNote(note, Concat("OpenCL platform ", name, " has no devices"));
+    return;
+  }
   if (code != CL_SUCCESS) {
     AddNote(note, Concat("OpenCL platform ", name,
                          ": clGetDeviceIDs failed: ", opencl::ErrorName(code), " (", code, ")"));
     return;
   }
   for (const cl_device_id id : ids) {
-    const bool usable =
-        opencl::DeviceValue<cl_bool>(id, CL_DEVICE_AVAILABLE, CL_FALSE) == CL_TRUE &&
-        opencl::DeviceValue<cl_bool>(id, CL_DEVICE_COMPILER_AVAILABLE, CL_FALSE) == CL_TRUE &&
-        opencl::DeviceValue<cl_bool>(id, CL_DEVICE_ENDIAN_LITTLE, CL_FALSE) == CL_TRUE;
-    if (!usable) {
-      AddNote(note, Concat("OpenCL device ", opencl::DeviceText(id, CL_DEVICE_NAME),
-                           ": not available, or without a compiler"));
+    const std::string reason = WhyUnusable(id);
+    if (!reason.empty()) {
+      AddNote(note, Concat("OpenCL device ", opencl::DeviceText(id, CL_DEVICE_NAME), " of ", name,
+                           " is not used: ", reason));
       continue;
     }
     const auto type = opencl::DeviceValue<cl_device_type>(id, CL_DEVICE_TYPE, 0);
@@ -143,12 +213,16 @@ BackendDevices FindOpenClDevices() {
     for (const cl_platform_id platform : platforms) {
       FindOnPlatform(platform, &found, &result.note);
     }
+    std::map<std::string, int> of_word;
     for (const bool gpu : {true, false}) {
       for (const Found& one : found) {
         if (one.gpu != gpu) continue;
         const int number = static_cast<int>(result.devices.size());
-        result.devices.push_back(std::make_unique<OpenClDevice>(
-            Describe(one.platform, one.id, number), one.platform, one.id));
+        DeviceInfo info = Describe(one.platform, one.id, number);
+        const std::string word = WordOf(info.platform);
+        info.stable_id = Concat("opencl:", word, ":", of_word[word]++);
+        result.devices.push_back(
+            std::make_unique<OpenClDevice>(std::move(info), one.platform, one.id));
       }
     }
   } catch (const std::exception& error) {

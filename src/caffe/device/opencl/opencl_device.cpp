@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "caffe/core/error.hpp"
+#include "caffe/device/opencl/driver_check.hpp"
 #include "caffe/device/opencl/opencl_program.hpp"
 #include "caffe/device/opencl/pocl_cache.hpp"
 
@@ -38,7 +39,6 @@ OpenClDevice::OpenClDevice(DeviceInfo info, cl_platform_id platform, cl_device_i
              opencl::PlatformText(platform, CL_PLATFORM_VERSION), "\n", info_.vendor, "\n",
              info_.name, "\n", info_.architecture, "\n", info_.driver, "\n", info_.compiler);
   takes_binary_late_ = opencl::PlatformText(platform, CL_PLATFORM_NAME) == opencl::kPocl;
-  group_size_ = std::min<int64_t>(256, info_.max_group_size);
 }
 
 OpenClDevice::~OpenClDevice() {
@@ -191,6 +191,7 @@ void OpenClDevice::DoSynchronize() {
 }
 
 std::shared_ptr<Program> OpenClDevice::DoBuild(const ProgramText& text, bool use_cache) {
+  std::call_once(driver_checked_, opencl::CheckDriver, this);
   std::shared_ptr<OpenClProgram> program = OpenClProgram::Make(this, text, use_cache);
   if (program->wants_store()) {
     std::lock_guard lock(late_mutex_);

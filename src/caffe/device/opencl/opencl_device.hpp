@@ -36,8 +36,6 @@ class OpenClDevice : public Device {
   // PoCL compiles a kernel at its first launch and fixes a program's binary when it is first
   // queried, so the binary is queried after the launches.
   bool takes_binary_late() const { return takes_binary_late_; }
-  // The work-group size of simple kernels: 256, or the device's limit if that is smaller.
-  int64_t group_size() const { return group_size_; }
   // Expires when the device is destroyed; for destructors of objects that may outlive it.
   std::weak_ptr<void> alive() const { return alive_; }
 
@@ -68,7 +66,6 @@ class OpenClDevice : public Device {
   const ProcessMark made_in_;
   std::string identity_;
   bool takes_binary_late_ = false;
-  int64_t group_size_ = 256;
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 
   std::mutex open_mutex_;
@@ -76,6 +73,7 @@ class OpenClDevice : public Device {
   opencl::Handle<cl_context> context_;
   std::unique_ptr<OpenClStream> default_stream_;
 
+  std::once_flag driver_checked_;
   std::mutex late_mutex_;
   std::vector<std::weak_ptr<OpenClProgram>> late_programs_;
   std::atomic<bool> any_late_{false};

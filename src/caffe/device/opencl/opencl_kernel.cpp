@@ -66,7 +66,8 @@ OpenClKernel::OpenClKernel(OpenClDevice* device, std::shared_ptr<OpenClProgram> 
   opencl::Check(clGetKernelWorkGroupInfo(kernel_.get(), device->id(), CL_KERNEL_WORK_GROUP_SIZE,
                                          sizeof limit, &limit, nullptr),
                 "clGetKernelWorkGroupInfo(CL_KERNEL_WORK_GROUP_SIZE)", where_);
-  group_size_ = static_cast<size_t>(device->group_size());
+  most_items_ = std::min(static_cast<int64_t>(limit), device->info().max_group_size);
+  group_size_ = static_cast<size_t>(device->info().group_items());
   while (group_size_ > 1 && group_size_ > limit) group_size_ /= 2;
 }
 
@@ -157,9 +158,9 @@ void OpenClKernel::DoLaunchGroups(const LaunchGroups& groups, const KernelArgume
     group_count *= groups.groups[i];
   }
   if (group_count == 0) return;
-  const int64_t most = opencl_device_->info().max_group_size;
-  CAFFE_CHECK(local_items > 0 && local_items <= most, where_, ": groups of ", local_items,
-              " work items, but the device allows at most ", most);
+  CAFFE_CHECK(local_items > 0 && local_items <= most_items_, where_, ": groups of ", local_items,
+              " work items, but this kernel runs with at most ", most_items_, " of the device's ",
+              opencl_device_->info().max_group_size);
   CAFFE_CHECK(groups.local_bytes == 0, where_, ": OpenCL kernels state their local memory");
   SetArguments(arguments);
   Enqueue(3, global, local);

@@ -19,6 +19,7 @@ class OpenClKernel : public Kernel {
   // Throws if the compiled kernel takes other arguments than `signature`.
   OpenClKernel(OpenClDevice* device, std::shared_ptr<OpenClProgram> program,
                const KernelSignature& signature, opencl::Handle<cl_kernel> kernel);
+  int64_t most_items() const override { return most_items_; }
 
  protected:
   void DoLaunch(const LaunchRange& range, const KernelArguments& arguments) override;
@@ -42,6 +43,7 @@ class OpenClKernel : public Kernel {
   std::string where_;
   std::vector<Slot> slots_;  // one per declared parameter
   size_t group_size_ = 256;
+  int64_t most_items_ = 0;
   bool launched_ = false;
 };
 

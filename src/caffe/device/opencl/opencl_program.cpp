@@ -170,10 +170,17 @@ void OpenClProgram::ThrowBuildFailure(const ProgramText& text, const std::string
     if (!around.lines.empty()) {
       excerpt = Concat("\n", around.place.file, ":", around.place.line, ":\n", around.lines);
     }
-  } else if (device_->info().platform == opencl::kPocl) {
-    const opencl::PoclFailure failure = opencl::ExplainPoclFailure();
-    if (!failure.cause.empty()) cause = "; " + failure.cause;
-    advice = (log.empty() ? "" : "\n") + failure.advice;
+  } else if (log.find("error:") == std::string::npos) {
+    if (log.empty()) {
+      advice =
+          Concat("the driver gave no log: ", device_->info().platform, ", ", device_->info().driver,
+                 "; `caffe device_query --self-test` shows what else fails");
+    }
+    if (device_->info().platform == opencl::kPocl) {
+      const opencl::PoclFailure failure = opencl::ExplainPoclFailure();
+      if (!failure.cause.empty()) cause = "; " + failure.cause;
+      advice += "\n" + failure.advice;
+    }
   }
   CAFFE_THROW(where_, ", ", kernel.empty() ? "kernels " + KernelNames(text) : "kernel " + kernel,
               ": does not build (", reason, cause, ")\noptions: ", text.options, "\n", log, excerpt,

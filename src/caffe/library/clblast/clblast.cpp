@@ -134,6 +134,9 @@ GemmLibrary ClBlastLibrary() {
           [](Device* device, const GemmDescriptor& d) {
             // CLBlast's double kernels take half a minute to compile for a processor.
             const bool doubles = device->info().fp64 && !device->info().is_cpu_type;
+            // Its smallest groups have 8 x 8 items.
+            constexpr int64_t kLeastItems = 64;
+            if (device->info().max_group_size < kLeastItems) return false;
             return d.in == d.out && d.k > 0 && (d.in == kFloat || (d.in == kDouble && doubles));
           },
           [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {

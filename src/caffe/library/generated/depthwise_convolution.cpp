@@ -43,10 +43,10 @@ class DeviceDepthwiseOp final : public ConvOp {
     const auto program = builder.Build();
     forward_ = program->CreateKernel("depthwise_forward");
     data_ = program->CreateKernel("depthwise_backward_data");
-    weights_ = program->CreateKernel("depthwise_backward_weights");
+    weights_ = builder.GroupKernel("depthwise_backward_weights", program);
     if (!d.backward_weights) return;
     // Enough groups to fill the device, with a few rounds of work each.
-    const int64_t work = d.batch * d.geometry.output_count() / (4 * kGroup);
+    const int64_t work = d.batch * d.geometry.output_count() / (4 * weights_->group());
     slices_ = std::clamp<int64_t>(4 * device->info().compute_units / d.weight_count(), 1,
                                   std::max<int64_t>(work, 1));
     if (slices_ == 1) return;
@@ -91,7 +91,7 @@ class DeviceDepthwiseOp final : public ConvOp {
     KernelArguments arguments{count, d.batch, slices_};
     AddGeometry(&arguments);
     arguments.append({g.x, g.y_diff, slices_ > 1 ? g.workspace : g.w_diff});
-    weights_->LaunchInGroups(LaunchGroups{{count, slices_, 1}, {kGroup, 1, 1}}, arguments);
+    weights_->LaunchInGroups({{count, slices_, 1}, {weights_->group(), 1, 1}}, arguments);
     if (slices_ > 1) accumulate_->Launch(count, {count, slices_, g.workspace, g.w_diff});
   }
 
@@ -100,8 +100,6 @@ class DeviceDepthwiseOp final : public ConvOp {
   }
 
  private:
-  static constexpr int64_t kGroup = 256;
-
   void Fold(ProgramBuilder* builder) const {
     const char* const names[] = {"channels", "multiplier", "in_h",       "in_w",      "out_h",
                                  "out_w",    "kernel_h",   "kernel_w",   "stride_h",  "stride_w",

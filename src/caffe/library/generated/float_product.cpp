@@ -245,6 +245,7 @@ FloatProduct::FloatProduct(Device* device, const Problem& problem, const Way& wa
   if (patch_) patch_->Define(&builder);
   stages_.Define(&builder, "added[c]");
   product_ = builder.Body("conv/matrix_convolution").Build()->CreateKernel("matrix_convolution");
+  MatrixProduct::CheckItems(*product_, product_->most_items(), tile_->items());
   if (parts_ > 1) {
     const int64_t bytes = Tiles() * p.group * static_cast<int64_t>(sizeof(int32_t));
     arrived_ = DeviceArray(device, bytes, "counters of a product in parts");

@@ -11,7 +11,7 @@
 namespace caffe {
 namespace {
 
-constexpr int64_t kThreads = 16, kDepth = 16, kMaxGridDepth = 65535;
+constexpr int64_t kDepth = 16, kMaxGridDepth = 65535;
 
 // The tile with the highest effective throughput: its speed if it is fully used and the device is
 // full (measured on an H200), times the used part of the tiles and of the device. Processors use
@@ -51,13 +51,14 @@ class GeneratedGemmOp final : public GemmOp {
     builder.Types({compute, d.in, d.out})
         .Define("TRANS_A", d.trans_a)
         .Define("TRANS_B", d.trans_b)
-        .Define("TILE_M", tile_)
-        .Define("TILE_N", tile_)
+        .Define("TILE", tile_)
         .Define("FULL", full)
         .Define("GEMM_UNROLL", folds)
         .Define("GEMM_DOUBLE", compute == kDouble);
     stages_.Define(&builder);
-    kernel_ = builder.Body("blas/gemm").Build()->CreateKernel("gemm");
+    kernel_ = builder.Body("blas/gemm").GroupKernel("gemm");
+    side_ = GroupSide(kernel_->group());
+    tile_ = std::min(tile_, 8 * side_);  // as in kernels/math/gemm_tile.h
   }
   const char* library() const override { return "generated"; }
 
@@ -79,13 +80,12 @@ class GeneratedGemmOp final : public GemmOp {
                         g.b + i * d.batch_stride_b() * static_cast<int64_t>(d.in.bytes()),
                         g.bias ? g.bias : BufferOf(g.c), g.c + c_bytes});
       kernel_->LaunchInGroups(
-          LaunchGroups{{Ceil(d.n, tile_), Ceil(d.m, tile_), depth}, {kThreads, kThreads, 1}},
-          arguments);
+          LaunchGroups{{Ceil(d.n, tile_), Ceil(d.m, tile_), depth}, {side_, side_, 1}}, arguments);
     }
   }
 
  private:
-  const int64_t tile_;
+  int64_t tile_, side_ = 0;
   const EpilogueStages stages_;
   std::unique_ptr<Kernel> kernel_;
 };

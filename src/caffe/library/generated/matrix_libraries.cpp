@@ -293,7 +293,8 @@ bool ComputesProduct(const GemmDescriptor& d) {
 // Elsewhere loops take the place of matrix units, for tests: codes as the last row, and floats, of
 // which there are many more programs, on request.
 template <class D> bool Runs(Device* device, const D& d) {
-  return d.quantized() || device->info().matrix;
+  constexpr int64_t kMostItems = 256;  // of the largest tile
+  return d.quantized() ? device->info().max_group_size >= kMostItems : device->info().matrix;
 }
 
 // Whether the product takes the time of reading the weights, as they are.

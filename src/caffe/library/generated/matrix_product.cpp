@@ -7,6 +7,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/fallback.hpp"
 #include "caffe/library/generated/residual_stage.hpp"
 #include "caffe/library/rounding.hpp"
 #include "caffe/library/row_groups.hpp"
@@ -76,6 +77,8 @@ const std::vector<Tile>& TilesFor(int64_t depth, int64_t bytes) {
   return depth > kExactBytes ? kWideTiles : bytes == 2 ? kWordTiles : kByteTiles;
 }
 
+constexpr int64_t kSharers = 32;  // items of a channel in kernels/quant/vector_product.h
+
 // Whether kernels/quant/vector_product.h computes the product.
 bool HasFewRows(const MatrixProduct::Problem& p, int64_t rows, int64_t depth) {
   // Rows of groups do not share what they read; there are few of them for each group.
@@ -86,6 +89,12 @@ bool HasFewRows(const MatrixProduct::Problem& p, int64_t rows, int64_t depth) {
 }
 
 }  // namespace
+
+void MatrixProduct::CheckItems(const Kernel& kernel, int64_t most, int64_t needed) {
+  if (most >= needed) return;
+  throw LibraryRefusal(Concat("kernel ", kernel.signature().name, " runs in groups of ", most,
+                              " items, and ", needed, " are needed"));
+}
 
 bool MatrixProduct::Pointwise(const Problem& p) {
   const Window& w = p.window;
@@ -221,7 +230,8 @@ void MatrixProduct::MakeVectorProduct(Device* device) {
       .Define("SLOPE", problem_.epilogue.activation().HasSlope())
       .Body("quant/vector_product");
   builder.Fold("depth", DepthBytes());
-  product_ = builder.Build()->CreateKernel("vector_product");
+  product_ = builder.GroupKernel("vector_product");
+  CheckItems(*product_, product_->group(), kSharers);
 }
 
 void MatrixProduct::MakeProduct(Device* device) {
@@ -249,6 +259,7 @@ void MatrixProduct::MakeProduct(Device* device) {
                  .Body("quant/matrix_product")
                  .Build()
                  ->CreateKernel("matrix_product");
+  CheckItems(*product_, product_->most_items(), tile_->items());
 }
 
 std::vector<int> MatrixProduct::TilesOn(Device* device, const std::vector<Tile>& tiles,
@@ -312,13 +323,13 @@ void MatrixProduct::Run(DevicePtr x, DevicePtr packed, DevicePtr y, const QuantA
   factors.push_back(slope ? quant.negative_multiplier : quant.multiplier);
   factors.push_back(slope ? quant.negative_shift : quant.shift);
   if (!tile_) {
-    constexpr int64_t kItems = 256, kChannels = 8;  // of a work group
+    const int64_t items = product_->group();
     KernelArguments arguments{p.out_channels, DepthBytes(), packed_depth_, p.y_row};
     arguments.append({stage.low(), stage.high(), offsets ? offsets : packed, x, packed});
     arguments.append(factors.begin(), factors.end());
     arguments.push_back(KernelArgument(y, stage.zero()));
     const int64_t rows = p.row_groups > 0 ? Rows() : 1;
-    product_->LaunchInGroups({{Ceil(p.out_channels, kChannels), rows, 1}, {kItems, 1, 1}},
+    product_->LaunchInGroups({{Ceil(p.out_channels, items / kSharers), rows, 1}, {items, 1, 1}},
                              arguments);
     return;
   }

@@ -88,6 +88,9 @@ class MatrixProduct {
   static KernelArguments Geometry(const Problem& problem);
   static KernelArguments PackedOrder(const Problem& problem);
 
+  // Refuses the product if groups of the kernel have fewer items than needed.
+  static void CheckItems(const Kernel& kernel, int64_t most, int64_t needed);
+
   // The bytes of x that can be read at once: 16, 8 or 4; 0 if positions are not multiples of 4
   // bytes, which is not supported.
   static int64_t Vector(const Problem& problem);

@@ -10,7 +10,7 @@
 namespace caffe {
 namespace {
 
-constexpr int64_t kThreads = 16, kMaxGridDepth = 65535;
+constexpr int64_t kMaxGridDepth = 65535;
 
 // kernels/quant/gemm.h: every shape, with requantization, in one launch.
 class DeviceQuantizedGemmOp final : public GemmOp {
@@ -30,8 +30,9 @@ class DeviceQuantizedGemmOp final : public GemmOp {
                   .Define("RESIDUAL", d.epilogue.sum() != nullptr)
                   .Define("GEMM_UNROLL", device->info().folds_shapes())
                   .Body("quant/gemm")
-                  .Build()
-                  ->CreateKernel("quantized_gemm");
+                  .GroupKernel("quantized_gemm");
+    side_ = GroupSide(kernel_->group());
+    tile_ = std::min(tile_, 8 * side_);  // as in kernels/math/gemm_tile.h
   }
   const char* library() const override { return "generated"; }
 
@@ -61,14 +62,13 @@ class DeviceQuantizedGemmOp final : public GemmOp {
       stage.AddArguments(residual, c, &arguments);
       arguments.push_back(KernelArgument(c, stage.zero()));
       kernel_->LaunchInGroups(
-          LaunchGroups{{Ceil(d.n, tile_), Ceil(d.m, tile_), depth}, {kThreads, kThreads, 1}},
-          arguments);
+          LaunchGroups{{Ceil(d.n, tile_), Ceil(d.m, tile_), depth}, {side_, side_, 1}}, arguments);
     }
   }
 
  private:
   const bool rows_are_weights_;
-  int64_t tile_ = 32;
+  int64_t tile_ = 32, side_ = 0;
   std::unique_ptr<Kernel> kernel_;
 };
 

@@ -12,19 +12,19 @@
 namespace caffe {
 namespace {
 
-constexpr int64_t kItems = 256;  // of a work group
-constexpr int64_t kChunk = 16;   // bytes that are read at once
+constexpr int64_t kFewestItems = 32;  // of a work group
+constexpr int64_t kChunk = 16;        // bytes that are read at once
 
 // Each channel of an item uses what the item reads of x. More items have more reads in flight:
 // steps read about 1800 times on each compute unit, and each item has at least two.
 VectorProduct::Division Divide(Device* device, const MatrixProduct::Problem& p) {
-  constexpr int64_t kReads = 1800, kFewestItems = 32, kFewestSteps = 2;
+  constexpr int64_t kReads = 1800, kFewestSteps = 2;
   const bool groups = p.row_groups > 0;
   VectorProduct::Division d{!groups && p.batch > 2 ? 4 : 2, kFewestItems};
   const int64_t full = device->info().compute_units * kReads / d.own;
   const int64_t shared = Ceil(p.out_channels, d.own) * (groups ? p.batch : 1);
   const int64_t chunks = MatrixProduct::DepthBytes(p) / kChunk;
-  while (2 * d.sharers <= kItems && shared * d.sharers < full &&
+  while (2 * d.sharers <= device->info().group_items() && shared * d.sharers < full &&
          chunks >= 2 * d.sharers * kFewestSteps) {
     d.sharers *= 2;
   }
@@ -60,7 +60,8 @@ VectorProduct::VectorProduct(Device* device, const Problem& problem, const Divis
       .Define("BIAS", p.epilogue.bias != Epilogue::Bias::kNone)
       .Define("ROW_GROUPS", p.row_groups);
   stages_.Define(&builder);
-  kernel_ = builder.Body("blas/vector_matrix").Build()->CreateKernel("vector_matrix");
+  kernel_ = builder.Body("blas/vector_matrix").GroupKernel("vector_matrix");
+  MatrixProduct::CheckItems(*kernel_, kernel_->group(), division_.sharers);
 }
 
 void VectorProduct::Run(const FloatProduct::Operands& o) {
@@ -74,9 +75,9 @@ void VectorProduct::Run(const FloatProduct::Operands& o) {
   stages_.AddArguments(o.epilogue, o.y, &arguments);
   const DevicePtr none = BufferOf(o.y);
   arguments.append({o.offsets ? o.offsets : none, o.x, o.weights, o.bias ? o.bias : none, o.y});
-  const int64_t channels = kItems / division_.sharers * division_.own;  // of a work group
+  const int64_t channels = kernel_->group() / division_.sharers * division_.own;  // of a work group
   const int64_t groups = Ceil(p.out_channels, channels), rows = p.batch / SharedRows();
-  kernel_->LaunchInGroups({{groups, rows, 1}, {kItems, 1, 1}}, arguments);
+  kernel_->LaunchInGroups({{groups, rows, 1}, {kernel_->group(), 1, 1}}, arguments);
 }
 
 }  // namespace caffe
