@@ -6,14 +6,12 @@
 // if no tile sticks out), GEMM_DOUBLE (1 if Dtype is double), GEMM_UNROLL. Arguments: bias_kind is
 // 0 (none), 1 (per row) or 2 (per column); the bias is of type Dtype.
 #include "epilogue/bounds.h"
+#include "math/gemm_tile.h"
 #define TILE_K 16
 #define WORK_M (TILE_M / 16)
 #define WORK_N (TILE_N / 16)
-#define LOADS_A (TILE_M * TILE_K / 256)
-#define LOADS_B (TILE_N * TILE_K / 256)
 #define INSIDE_M(i) (FULL || (i) < m)
 #define INSIDE_N(i) (FULL || (i) < n)
-#define INSIDE_K(i) (FULL || (i) < k)
 // PoCL vectorises across the items of a group and cannot do so in unrolled loops (5 times slower).
 #if GEMM_UNROLL
 #define REPEAT UNROLL
@@ -46,28 +44,8 @@ KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acc
     REPEAT for (i32 j = 0; j < WORK_N; ++j) sum[i][j] = 0;
   }
   for (i32 k0 = 0; k0 < k; k0 += TILE_K) {
-    REPEAT for (i32 l = 0; l < LOADS_A; ++l) {
-      const i32 e = t + l * 256;
-#if TRANS_A
-      const i32 mm = e % TILE_M, kk = e / TILE_M;
-      const i64 at = base_a + (i64)(k0 + kk) * lda + row0 + mm;
-#else
-      const i32 mm = e / TILE_K, kk = e % TILE_K;
-      const i64 at = base_a + (i64)(row0 + mm) * lda + k0 + kk;
-#endif
-      tile_a[kk][mm] = INSIDE_M(row0 + mm) && INSIDE_K(k0 + kk) ? LOAD(MItype, a, at) : 0;
-    }
-    REPEAT for (i32 l = 0; l < LOADS_B; ++l) {
-      const i32 e = t + l * 256;
-#if TRANS_B
-      const i32 nn = e / TILE_K, kk = e % TILE_K;
-      const i64 at = base_b + (i64)(col0 + nn) * ldb + k0 + kk;
-#else
-      const i32 nn = e % TILE_N, kk = e / TILE_N;
-      const i64 at = base_b + (i64)(k0 + kk) * ldb + col0 + nn;
-#endif
-      tile_b[kk][nn] = INSIDE_N(col0 + nn) && INSIDE_K(k0 + kk) ? LOAD(MItype, b, at) : 0;
-    }
+    LOAD_TILE(Acctype, tile_a, TILE_M, a, base_a, lda, row0, m, !TRANS_A, FULL)
+    LOAD_TILE(Acctype, tile_b, TILE_N, b, base_b, ldb, col0, n, TRANS_B, FULL)
     BARRIER;
     REPEAT for (i32 kk = 0; kk < TILE_K; ++kk) {
       Acctype x[WORK_M], y[WORK_N];
@@ -96,10 +74,7 @@ KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acc
 #undef TILE_K
 #undef WORK_M
 #undef WORK_N
-#undef LOADS_A
-#undef LOADS_B
 #undef INSIDE_M
 #undef INSIDE_N
-#undef INSIDE_K
 #undef REPEAT
 #undef MULTIPLY_ADD

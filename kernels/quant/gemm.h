@@ -8,9 +8,9 @@
 // (1: sums of 64 bits), CODE_BYTES, GEMM_UNROLL, RESIDUAL (1: the sum with a residual follows,
 // whose arguments stand behind it). low and high are bounds of code - zero point.
 #include "epilogue/residual_code.h"
+#include "math/gemm_tile.h"
 #define TILE_K 16
 #define WORK (TILE / 16)
-#define LOADS (TILE * TILE_K / 256)
 #if GEMM_UNROLL
 #define REPEAT UNROLL
 #else
@@ -51,28 +51,8 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
     }
   }
   for (i32 k0 = 0; k0 < k; k0 += TILE_K) {
-    REPEAT for (i32 l = 0; l < LOADS; ++l) {
-      const i32 e = t + l * 256;
-#if TRANS_A
-      const i32 mm = e % TILE, kk = e / TILE;
-      const i64 at = base_a + (i64)(k0 + kk) * lda + row0 + mm;
-#else
-      const i32 mm = e / TILE_K, kk = e % TILE_K;
-      const i64 at = base_a + (i64)(row0 + mm) * lda + k0 + kk;
-#endif
-      tile_a[kk][mm] = row0 + mm < m && k0 + kk < k ? (i32)LOAD(MItype, a, at) : 0;
-    }
-    REPEAT for (i32 l = 0; l < LOADS; ++l) {
-      const i32 e = t + l * 256;
-#if TRANS_B
-      const i32 nn = e / TILE_K, kk = e % TILE_K;
-      const i64 at = base_b + (i64)(col0 + nn) * ldb + k0 + kk;
-#else
-      const i32 nn = e % TILE, kk = e / TILE;
-      const i64 at = base_b + (i64)(k0 + kk) * ldb + col0 + nn;
-#endif
-      tile_b[kk][nn] = col0 + nn < n && k0 + kk < k ? (i32)LOAD(MItype, b, at) : 0;
-    }
+    LOAD_TILE(i32, tile_a, TILE, a, base_a, lda, row0, m, !TRANS_A, 0)
+    LOAD_TILE(i32, tile_b, TILE, b, base_b, ldb, col0, n, TRANS_B, 0)
     BARRIER;
     REPEAT for (i32 kk = 0; kk < TILE_K; ++kk) {
       i32 x[WORK], y[WORK];
@@ -126,7 +106,6 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
 }
 #undef TILE_K
 #undef WORK
-#undef LOADS
 #undef REPEAT
 #undef SLICE
 #undef PRODUCT
