@@ -9,7 +9,6 @@
 #include "math/gemm_tile.h"
 #define INSIDE_M(i) (FULL || (i) < m)
 #define INSIDE_N(i) (FULL || (i) < n)
-#define INSIDE_K(i) (FULL || (i) < k)
 #ifdef __OPENCL_VERSION__
 #define MULTIPLY_ADD(x, y, z) mad(x, y, z)
 #elif GEMM_DOUBLE
@@ -36,28 +35,8 @@ KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acc
     REPEAT for (i32 j = 0; j < WORK; ++j) sum[i][j] = 0;
   }
   for (i32 k0 = 0; k0 < k; k0 += TILE_K) {
-    REPEAT for (i32 l = 0; l < LOADS; ++l) {
-      const i32 e = t + l * (SIDE * SIDE);
-#if TRANS_A
-      const i32 mm = e % TILE, kk = e / TILE;
-      const i64 at = base_a + (i64)(k0 + kk) * lda + row0 + mm;
-#else
-      const i32 mm = e / TILE_K, kk = e % TILE_K;
-      const i64 at = base_a + (i64)(row0 + mm) * lda + k0 + kk;
-#endif
-      tile_a[kk][mm] = INSIDE_M(row0 + mm) && INSIDE_K(k0 + kk) ? LOAD(MItype, a, at) : 0;
-    }
-    REPEAT for (i32 l = 0; l < LOADS; ++l) {
-      const i32 e = t + l * (SIDE * SIDE);
-#if TRANS_B
-      const i32 nn = e / TILE_K, kk = e % TILE_K;
-      const i64 at = base_b + (i64)(col0 + nn) * ldb + k0 + kk;
-#else
-      const i32 nn = e % TILE, kk = e / TILE;
-      const i64 at = base_b + (i64)(k0 + kk) * ldb + col0 + nn;
-#endif
-      tile_b[kk][nn] = INSIDE_N(col0 + nn) && INSIDE_K(k0 + kk) ? LOAD(MItype, b, at) : 0;
-    }
+    LOAD_TILE(Acctype, tile_a, a, base_a, lda, row0, m, !TRANS_A, FULL)
+    LOAD_TILE(Acctype, tile_b, b, base_b, ldb, col0, n, TRANS_B, FULL)
     BARRIER;
     REPEAT for (i32 kk = 0; kk < TILE_K; ++kk) {
       Acctype x[WORK], y[WORK];
@@ -85,5 +64,4 @@ KERNEL(gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(Acctype, alpha), ARG(Acc
 }
 #undef INSIDE_M
 #undef INSIDE_N
-#undef INSIDE_K
 #undef MULTIPLY_ADD

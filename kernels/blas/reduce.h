@@ -38,8 +38,8 @@ KERNEL(bias_backward_groups, ARG(i32, channels), ARG(i32, outer), ARG(i32, inner
 }
 
 // The same for inner = 1, where neighbouring channels are adjacent in memory. A group has 32
-// channels, GROUP must be 32 at least, and GROUP / 32 items share the rows of a channel. Each of the `slices` groups writes its part to b_diff
-// [slices, channels], for accumulate_parts.
+// channels and at least 32 items, and GROUP / 32 items share the rows of a channel. Each of the
+// `slices` groups writes its part to b_diff [slices, channels], for accumulate_parts.
 KERNEL(bias_backward_rows, ARG(i64, rows), ARG(i64, channels), ARG(i64, slices),
        IN(MItype, y_diff), OUT(MOtype, b_diff)) {
   LOCAL Acctype parts[GROUP];

@@ -1,52 +1,23 @@
 //! types: float
 // Sums of x, |x| and x^2 times factor, as partial sums for norm/channel_sums.h, and their
 // gradients.
+#include "math/channel_parts.h"
+
 KERNEL(reduction_sum, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG(i64, slices),
        ARG(i64, lanes), IN(MItype, x), ARG(Acctype, factor), OUT(Mastertype, parts)) {
-  FOR_EACH_GROUP(g, channels * slices * lanes) {
-    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
-    Acctype sum = 0;
-    for (Index o = slice; o < outer; o += slices) {
-      const Index row = (o * channels + c) * inner;
-      Acctype part = 0;
-      SIMD_SUM(part)
-      LANES1(lane, lanes, row, inner, MItype, x, v, part += v)
-      sum += part;
-    }
-    STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum * factor);
-  }
+  CHANNEL_PARTS(, LANES1(lane, lanes, row, inner, MItype, x, v, part += v), sum * factor)
 }
 
 KERNEL(reduction_asum, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG(i64, slices),
        ARG(i64, lanes), IN(MItype, x), ARG(Acctype, factor), OUT(Mastertype, parts)) {
-  FOR_EACH_GROUP(g, channels * slices * lanes) {
-    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
-    Acctype sum = 0;
-    for (Index o = slice; o < outer; o += slices) {
-      const Index row = (o * channels + c) * inner;
-      Acctype part = 0;
-      SIMD_SUM(part)
-      LANES1(lane, lanes, row, inner, MItype, x, v, part += v < 0 ? -v : v)
-      sum += part;
-    }
-    STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum * factor);
-  }
+  CHANNEL_PARTS(,
+                LANES1(lane, lanes, row, inner, MItype, x, v, part += v < 0 ? -v : v),
+                sum * factor)
 }
 
 KERNEL(reduction_sumsq, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG(i64, slices),
        ARG(i64, lanes), IN(MItype, x), ARG(Acctype, factor), OUT(Mastertype, parts)) {
-  FOR_EACH_GROUP(g, channels * slices * lanes) {
-    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
-    Acctype sum = 0;
-    for (Index o = slice; o < outer; o += slices) {
-      const Index row = (o * channels + c) * inner;
-      Acctype part = 0;
-      SIMD_SUM(part)
-      LANES1(lane, lanes, row, inner, MItype, x, v, part += v * v)
-      sum += part;
-    }
-    STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum * factor);
-  }
+  CHANNEL_PARTS(, LANES1(lane, lanes, row, inner, MItype, x, v, part += v * v), sum * factor)
 }
 
 // Row r of x belongs to element r * y_stride of y; y_stride is 0 if all rows share one element.

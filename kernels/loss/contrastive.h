@@ -1,22 +1,15 @@
 //! types: float
-// Sums of (a - b)^2 for each pair, as parts like those of norm/channel_sums.h: a pair is a channel.
+// Sums of (a - b)^2 for each pair, which is a channel of math/channel_parts.h.
+#include "math/channel_parts.h"
+
 KERNEL(contrastive_distances, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner),
        ARG(i64, slices), ARG(i64, lanes), IN(MItype, a), IN(MItype, b), OUT(Mastertype, parts)) {
-  FOR_EACH_GROUP(g, channels * slices * lanes) {
-    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
-    Acctype sum = 0;
-    for (Index o = slice; o < outer; o += slices) {
-      const Index row = (o * channels + c) * inner;
-      Acctype part = 0;
-      SIMD_SUM(part)
-      FOR_LANES(i, lane, lanes, inner) {
-        const Acctype d = LOAD(MItype, a, row + i) - LOAD(MItype, b, row + i);
-        part += d * d;
-      }
-      sum += part;
-    }
-    STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum);
-  }
+  CHANNEL_PARTS(,
+                FOR_LANES(i, lane, lanes, inner) {
+                  const Acctype d = LOAD(MItype, a, row + i) - LOAD(MItype, b, row + i);
+                  part += d * d;
+                },
+                sum)
 }
 
 // `squares` are the squared distances. y is 0 for dissimilar pairs, finite and not 0 for similar

@@ -3,6 +3,7 @@
 // channel i in "columns". MItype is the type of x and y, MOtype that of slopes. In place allowed;
 // the gradients read the original x, and x_diff may be y_diff.
 #include "epilogue/relu.h"
+#include "math/channel_parts.h"
 
 KERNEL(prelu_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels), IN(MItype, x),
        IN(MOtype, slope), OUT(MItype, y)) {
@@ -39,22 +40,13 @@ KERNEL(prelu_backward_columns, ARG(i64, rows), ARG(i64, columns), IN(MItype, x),
   }
 }
 
-// Partial sums of x y_diff where x <= 0; see norm/channel_sums.h.
+// Partial sums of x y_diff where x <= 0; see math/channel_parts.h.
 KERNEL(prelu_slope_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner), ARG(i64, slices),
        ARG(i64, lanes), IN(MItype, x), IN(MItype, y_diff), OUT(Mastertype, parts)) {
-  FOR_EACH_GROUP(g, channels * slices * lanes) {
-    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
-    Acctype sum = 0;
-    for (Index o = slice; o < outer; o += slices) {
-      const Index row = (o * channels + c) * inner;
-      Acctype part = 0;
-      SIMD_SUM(part)
-      FOR_LANES(i, lane, lanes, inner) {
-        const Acctype v = LOAD(MItype, x, row + i);
-        part += v > 0 ? 0 : v * LOAD(MItype, y_diff, row + i);
-      }
-      sum += part;
-    }
-    STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum);
-  }
+  CHANNEL_PARTS(,
+                FOR_LANES(i, lane, lanes, inner) {
+                  const Acctype v = LOAD(MItype, x, row + i);
+                  part += v > 0 ? 0 : v * LOAD(MItype, y_diff, row + i);
+                },
+                sum)
 }

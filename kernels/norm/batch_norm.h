@@ -5,6 +5,7 @@
 // and the layer's blobs are masters. In place allowed; the gradients read the original x, and
 // x_diff may be y_diff.
 #include "epilogue/clip.h"
+#include "math/channel_parts.h"
 
 KERNEL(batch_norm_mean, ARG(i64, channels), ARG(i64, count), IN(Mastertype, parts),
        ARG(Acctype, factor), OUT(Mastertype, mean)) {
@@ -15,23 +16,13 @@ KERNEL(batch_norm_mean, ARG(i64, channels), ARG(i64, count), IN(Mastertype, part
   }
 }
 
-// Partial sums of (x - mean)^2; see norm/channel_sums.h.
+// Partial sums of (x - mean)^2; see math/channel_parts.h.
 KERNEL(batch_norm_square_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner),
        ARG(i64, slices), ARG(i64, lanes), IN(MItype, x), IN(Mastertype, mean),
        OUT(Mastertype, parts)) {
-  FOR_EACH_GROUP(g, channels * slices * lanes) {
-    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
-    const Acctype center = LOAD(Mastertype, mean, c);
-    Acctype sum = 0;
-    for (Index o = slice; o < outer; o += slices) {
-      const Index row = (o * channels + c) * inner;
-      Acctype part = 0;
-      SIMD_SUM(part)
-      LANES1(lane, lanes, row, inner, MItype, x, v, part += (v - center) * (v - center))
-      sum += part;
-    }
-    STORE(Mastertype, parts, (slice * lanes + lane) * channels + c, sum);
-  }
+  CHANNEL_PARTS(const Acctype center = LOAD(Mastertype, mean, c);,
+                LANES1(lane, lanes, row, inner, MItype, x, v, part += (v - center) * (v - center)),
+                sum)
 }
 
 // The variance from those sums: inverse = 1 / sqrt(variance + eps); also updates the blobs.
@@ -85,25 +76,12 @@ KERNEL(batch_norm_columns, ARG(i64, rows), ARG(i64, columns), ARG(Acctype, low),
 KERNEL(batch_norm_gradient_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner),
        ARG(i64, slices), ARG(i64, lanes), ARG(i32, gate), IN(MItype, x), IN(MOtype, y_diff),
        IN(Mastertype, mean), IN(Mastertype, inverse), OUT(Mastertype, parts)) {
-  FOR_EACH_GROUP(g, channels * slices * lanes) {
-    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
-    const Acctype center = LOAD(Mastertype, mean, c), factor = LOAD(Mastertype, inverse, c);
-    Acctype sum = 0, dot = 0;
-    for (Index o = slice; o < outer; o += slices) {
-      const Index row = (o * channels + c) * inner;
-      Acctype sum_part = 0, dot_part = 0;
-      SIMD_SUM2(sum_part, dot_part)
-      LANES2(lane, lanes, row, inner, MItype, x, u, MOtype, y_diff, e,
-             const Acctype v = (u - center) * factor;
-             const Acctype d = gate && !(v > 0) ? (Acctype)0 : e;
-             sum_part += d; dot_part += d * v)
-      sum += sum_part;
-      dot += dot_part;
-    }
-    const Index at = (slice * lanes + lane) * channels + c;
-    STORE(Mastertype, parts, at, sum);
-    STORE(Mastertype, parts, slices * lanes * channels + at, dot);
-  }
+  CHANNEL_PARTS2(const Acctype center = LOAD(Mastertype, mean, c);
+                 const Acctype factor = LOAD(Mastertype, inverse, c);,
+                 LANES2(lane, lanes, row, inner, MItype, x, u, MOtype, y_diff, e,
+                        const Acctype v = (u - center) * factor;
+                        const Acctype d = gate && !(v > 0) ? (Acctype)0 : e;
+                        sum_part += d; dot_part += d * v))
 }
 
 // With `batch`, sums holds [2, channels] of these; factor is 1 / m. Without `batch` and gate x is

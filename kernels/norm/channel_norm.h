@@ -5,6 +5,7 @@
 // channel i in "columns". Statistics, slope and bias are masters. In place allowed; the gradients
 // read the original x, and x_diff may be y_diff.
 #include "epilogue/clip.h"
+#include "math/channel_parts.h"
 
 SPAN_KERNEL(channel_norm_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, channels),
             ARG(Acctype, low), ARG(Acctype, high), IN(MItype, x), IN(Mastertype, mean),
@@ -29,31 +30,19 @@ KERNEL(channel_norm_columns, ARG(i64, rows), ARG(i64, columns), ARG(Acctype, low
 }
 
 // Partial sums of y_diff and of v y_diff, [2, slices * lanes, channels], over the elements whose
-// gate is open; see norm/channel_sums.h.
+// gate is open; see math/channel_parts.h.
 KERNEL(channel_norm_gradient_parts, ARG(i64, channels), ARG(i64, outer), ARG(i64, inner),
        ARG(i64, slices), ARG(i64, lanes), ARG(i32, gate), IN(MItype, x), IN(MOtype, y_diff),
        IN(Mastertype, mean), IN(Mastertype, inverse), IN(Mastertype, slope),
        IN(Mastertype, bias), OUT(Mastertype, parts)) {
-  FOR_EACH_GROUP(g, channels * slices * lanes) {
-    const Index lane = g % lanes, c = g / lanes % channels, slice = g / lanes / channels;
-    const Acctype center = LOAD(Mastertype, mean, c), factor = LOAD(Mastertype, inverse, c);
-    const Acctype s = LOAD(Mastertype, slope, c), b = LOAD(Mastertype, bias, c);
-    Acctype sum = 0, dot = 0;
-    for (Index o = slice; o < outer; o += slices) {
-      const Index row = (o * channels + c) * inner;
-      Acctype sum_part = 0, dot_part = 0;
-      SIMD_SUM2(sum_part, dot_part)
-      LANES2(lane, lanes, row, inner, MItype, x, u, MOtype, y_diff, e,
-             const Acctype v = (u - center) * factor;
-             const Acctype d = gate && !(v * s + b > 0) ? (Acctype)0 : e;
-             sum_part += d; dot_part += d * v)
-      sum += sum_part;
-      dot += dot_part;
-    }
-    const Index at = (slice * lanes + lane) * channels + c;
-    STORE(Mastertype, parts, at, sum);
-    STORE(Mastertype, parts, slices * lanes * channels + at, dot);
-  }
+  CHANNEL_PARTS2(const Acctype center = LOAD(Mastertype, mean, c);
+                 const Acctype factor = LOAD(Mastertype, inverse, c);
+                 const Acctype s = LOAD(Mastertype, slope, c);
+                 const Acctype b = LOAD(Mastertype, bias, c);,
+                 LANES2(lane, lanes, row, inner, MItype, x, u, MOtype, y_diff, e,
+                        const Acctype v = (u - center) * factor;
+                        const Acctype d = gate && !(v * s + b > 0) ? (Acctype)0 : e;
+                        sum_part += d; dot_part += d * v))
 }
 
 // With `batch`, sums holds [2, channels] of these; factor is 1 / (outer inner). Without `batch` and

@@ -4,9 +4,10 @@
 // group. One of A and B is the weights, whose zero point belongs to their pointer. The other is the
 // activations, whose zero point is folded into the bias, so that their pointer has 0. See
 // caffe/library/quant_arguments.hpp. A group of SIDE x SIDE computes TILE x TILE elements.
-// Defines: TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16; at most 8 SIDE of it are used), CHANNEL_ROWS (1: A are the weights), WIDE
-// (1: sums of 64 bits), CODE_BYTES, GEMM_UNROLL, RESIDUAL (1: the sum with a residual follows,
-// whose arguments stand behind it). low and high are bounds of code - zero point.
+// Defines: TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16; at most 8 SIDE of it are used),
+// CHANNEL_ROWS (1: A are the weights), WIDE (1: sums of 64 bits), CODE_BYTES, GEMM_UNROLL, RESIDUAL
+// (1: the sum with a residual follows, whose arguments stand behind it). low and high are bounds of
+// code - zero point.
 #include "epilogue/residual_code.h"
 #include "math/gemm_tile.h"
 // Sums of products of 8-bit codes fit 32 bits up to this depth; those of 16-bit codes never do.
@@ -44,28 +45,8 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
     }
   }
   for (i32 k0 = 0; k0 < k; k0 += TILE_K) {
-    REPEAT for (i32 l = 0; l < LOADS; ++l) {
-      const i32 e = t + l * (SIDE * SIDE);
-#if TRANS_A
-      const i32 mm = e % TILE, kk = e / TILE;
-      const i64 at = base_a + (i64)(k0 + kk) * lda + row0 + mm;
-#else
-      const i32 mm = e / TILE_K, kk = e % TILE_K;
-      const i64 at = base_a + (i64)(row0 + mm) * lda + k0 + kk;
-#endif
-      tile_a[kk][mm] = row0 + mm < m && k0 + kk < k ? (i32)LOAD(MItype, a, at) : 0;
-    }
-    REPEAT for (i32 l = 0; l < LOADS; ++l) {
-      const i32 e = t + l * (SIDE * SIDE);
-#if TRANS_B
-      const i32 nn = e / TILE_K, kk = e % TILE_K;
-      const i64 at = base_b + (i64)(col0 + nn) * ldb + k0 + kk;
-#else
-      const i32 nn = e % TILE, kk = e / TILE;
-      const i64 at = base_b + (i64)(k0 + kk) * ldb + col0 + nn;
-#endif
-      tile_b[kk][nn] = col0 + nn < n && k0 + kk < k ? (i32)LOAD(MItype, b, at) : 0;
-    }
+    LOAD_TILE(i32, tile_a, a, base_a, lda, row0, m, !TRANS_A, 0)
+    LOAD_TILE(i32, tile_b, b, base_b, ldb, col0, n, TRANS_B, 0)
     BARRIER;
     REPEAT for (i32 kk = 0; kk < TILE_K; ++kk) {
       i32 x[WORK], y[WORK];

@@ -109,7 +109,7 @@ Numbers Reference(const std::string& text, LayerTester& tester, const Numbers& x
 class FoldedWeightsTest : public testing::TestWithParam<DeviceType> {
  protected:
   // Runs an operator with the maps folded in into the layer's top.
-  static void Run(LayerTester& tester, const std::shared_ptr<OperatorWeights>& weights,
+  static void Run(LayerTester& tester, const JointWeights::Groups& weights,
                   const Epilogue& epilogue = {}) {
     const auto op = Weighted(tester).MakeOp(epilogue, weights, false, {});
     Workspace workspace(tester.layer().device());
@@ -191,7 +191,7 @@ TEST_P(FoldedCodesTest, ScalesFollowFromTheFoldedWeights) {
     for (const double value : expected) largest = std::max(largest, std::abs(value));
     const QuantRange out = AffineRange({-largest, largest}, type);
     const auto weights = Weighted(tester).MakeWeights({maps.list});
-    weights->SetRanges(in, out);
+    weights[0]->SetRanges(in, out);
     Run(tester, weights);
     Numbers y;
     for (const int64_t code : CodesOf(tester.top())) {
@@ -202,7 +202,7 @@ TEST_P(FoldedCodesTest, ScalesFollowFromTheFoldedWeights) {
       ASSERT_NEAR(y[i], expected[i], tolerance) << text << ", element " << i;
     }
     // One scale for each channel, of the largest folded weight or bias.
-    EXPECT_EQ(weights->scales().size(), static_cast<size_t>(kChannels));
+    EXPECT_EQ(weights[0]->scales().size(), static_cast<size_t>(kChannels));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/layer/layer_facts.hpp"
+#include "caffe/layer/weighted_layer.hpp"
 #include "support/codes.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
@@ -235,6 +236,52 @@ TEST_P(QuantizedGroupedLayersTest, EqualOrdinaryLayersCodeByCode) {
 INSTANTIATE_TEST_SUITE_P(All, QuantizedGroupedLayersTest,
                          testing::ValuesIn(DevicesAndTypes({kQuant8, kQuant16})),
                          [](const auto& info) { return TestName(info.param); });
+
+TEST(GroupedLayersPseudoTest, EachExpertHasTheValuesOfItsCodes) {
+  for (const GroupedCase& c : Cases()) {
+    Device* const cpu = Runtime::Get().cpu();
+    LayerTester all = Grouped(c, cpu, kFloat);
+    all.Forward();
+    const std::vector<double> exact = all.Top();
+    dynamic_cast<WeightedLayer&>(all.layer()).set_pseudo_weights(kQuant8);
+    all.Forward();
+    EXPECT_NE(all.Top(), exact);
+    const int64_t rows = all.bottom().shape(0);
+    for (int e = 0; e < 4; ++e) {
+      const auto begin = static_cast<int64_t>(Offsets()[e]), end = begin + kCounts[e];
+      if (begin == end) continue;
+      LayerTester one = One(c, cpu, kFloat, all.layer(), e, end - begin);
+      dynamic_cast<WeightedLayer&>(one.layer()).set_pseudo_weights(kQuant8);
+      one.SetBottom(0, Cut(all.Bottom(0), begin, end, rows));
+      one.Forward();
+      ExpectNear(Cut(all.Top(), begin, end, rows), one.Top(), 8 * Tolerance(kFloat),
+                 Concat(c.type, " of expert ", e));
+    }
+  }
+}
+
+// A single expert has all rows, which no offsets divide.
+TEST(GroupedLayersOneTest, OneExpertIsTheOrdinaryLayer) {
+  const std::string text = "inner_product_param { num_output: 2 } ";
+  for (const std::string phase : {"phase: TRAIN ", "phase: TEST "}) {
+    LayerTester all(phase + "type: 'GroupedInnerProduct' moe_param { experts: 1 } " + text,
+                    Runtime::Get().cpu(), TypeTriple::Equal(kFloat), {{5, 3}, {2}});
+    LayerTester one(phase + "type: 'InnerProduct' " + text, Runtime::Get().cpu(),
+                    TypeTriple::Equal(kFloat), {{5, 3}});
+    for (LayerTester* layer : {&all, &one}) {
+      layer->layer().blobs()[0]->SetData(TestNumbers(6, 3));
+      layer->layer().blobs()[1]->SetData(TestNumbers(2, 4));
+      layer->SetBottom(0, TestNumbers(15, 5));
+      layer->Forward();
+      layer->SetTopDiff(0, TestNumbers(10, 6));
+      layer->Backward();
+    }
+    EXPECT_EQ(all.Top(), one.Top());
+    EXPECT_EQ(all.BottomDiff(0), one.BottomDiff(0));
+    EXPECT_EQ(all.layer().blobs()[0]->DiffAsDouble(), one.layer().blobs()[0]->DiffAsDouble());
+    EXPECT_EQ(all.layer().Facts().layouts.bottoms, 1);
+  }
+}
 
 TEST(GroupedLayersGradientTest, AgreesWithDifferences) {
   for (const GroupedCase& c : Cases()) {

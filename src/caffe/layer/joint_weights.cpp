@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "caffe/core/error.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/device/device.hpp"
 
 namespace caffe {
@@ -83,6 +83,10 @@ class JointWeights::Channels final : public Derived {
 
 JointWeights::JointWeights(Groups groups, Operator* op, const std::string& key)
     : groups_(std::move(groups)), op_(op) {
+  if (groups_.size() == 1) {
+    prepared_ = groups_[0]->Prepared(*op_, key);
+    return;
+  }
   for (size_t g = 0; g < groups_.size(); ++g) {
     slices_.push_back(std::make_unique<Slice>(this, g, key));
   }
@@ -95,12 +99,14 @@ int64_t JointWeights::WeightBytes() const {
   return prepares() ? op_->prepared_bytes() : groups_[0]->weights().bytes();
 }
 
-int64_t JointWeights::ChannelBytes() const {
-  const BlobBase* const blob = groups_[0]->channel_blob();
-  return blob ? blob->bytes() : 0;
+void JointWeights::Refresh() {
+  if (!prepared_) return RefreshGroups();
+  groups_[0]->Refresh(forward_only_, prepared_->By(op_));
+  // Another operator may have freed them.
+  if (!FreesWeights()) groups_[0]->weights().device_data();
 }
 
-void JointWeights::Refresh(bool forward_only) {
+void JointWeights::RefreshGroups() {
   if (!array_) {
     const BlobBase& first = groups_[0]->weights();
     array_ = std::make_unique<DeviceBuffer>(first.device(),
@@ -109,25 +115,45 @@ void JointWeights::Refresh(bool forward_only) {
   }
   for (size_t g = 0; g < groups_.size(); ++g) {
     try {
-      groups_[g]->Refresh(forward_only, slices_[g].get());
-    } catch (const Error& error) {
-      CAFFE_THROW("expert ", g, ": ", error.what());
+      groups_[g]->Refresh(forward_only_, slices_[g].get());
+    } catch (...) {
+      RethrowIn(Concat("expert ", g));
     }
   }
   if (channels_) channels_->Refresh();
 }
 
-void JointWeights::CountMemory(bool forward_only, WorkMemory* memory) const {
-  memory->derived += static_cast<int64_t>(groups_.size()) * group_bytes();
-  for (const auto& group : groups_) group->CountMemory(forward_only, true, memory);
+void JointWeights::CountMemory(WorkMemory* memory) const {
+  if (prepared_) {
+    memory->Add(prepared_, op_->prepared_bytes());
+  } else {
+    const BlobBase* const channels = groups_[0]->channel_blob();
+    memory->derived +=
+        static_cast<int64_t>(groups_.size()) * (WeightBytes() + (channels ? channels->bytes() : 0));
+  }
+  for (const auto& group : groups_) {
+    group->CountMemory(forward_only_, !prepared_ || prepares(), memory);
+  }
+}
+
+DevicePtr JointWeights::weights() const {
+  if (!prepared_) return prepares() ? DevicePtr{} : array_->pointer();
+  return FreesWeights() ? DevicePtr{} : groups_[0]->weights().device_data();
+}
+
+DevicePtr JointWeights::prepared() const {
+  if (prepared_) return prepared_->data();
+  return prepares() ? array_->pointer() : DevicePtr{};
 }
 
 DevicePtr JointWeights::bias() const {
-  return channels_ && !groups_[0]->quantized() ? channels_->Array(0) : DevicePtr{};
+  if (prepared_) return groups_[0]->bias();
+  return channels_ && !quantized() ? channels_->Array(0) : DevicePtr{};
 }
 
 QuantArguments JointWeights::quant() const {
   QuantArguments quant = groups_[0]->quant();
+  if (!channels_) return quant;
   quant.bias = channels_->Array(0);
   quant.multiplier = channels_->Array(1);
   quant.shift = channels_->Array(2);

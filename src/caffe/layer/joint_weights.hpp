@@ -6,12 +6,14 @@
 
 #include "caffe/layer/operator_weights.hpp"
 #include "caffe/library/operator.hpp"
+#include "caffe/library/prepared_weights.hpp"
 #include "caffe/memory/device_buffer.hpp"
 
 namespace caffe {
 
-// The weights of groups of equal shapes in the arrays that an operator for all groups reads: the
-// groups one after the other (ConvDescriptor::row_groups).
+// The weights of one or more groups of equal shapes, as an operator reads them. The weights of one
+// group are where they are, or in the operator's own form. Those of several groups are in arrays,
+// the groups one after the other (ConvDescriptor::row_groups).
 class JointWeights {
  public:
   using Groups = std::vector<std::shared_ptr<OperatorWeights>>;
@@ -19,35 +21,41 @@ class JointWeights {
   JointWeights(Groups groups, Operator* op, const std::string& key);
   ~JointWeights();
   const Groups& groups() const { return groups_; }
-  // Brings the arrays up to date; for quantized types after SetRanges of each group. With
-  // `forward_only` the device then holds no other copy of the weights.
-  void Refresh(bool forward_only);
-  // Adds what Refresh(forward_only) allocates and does not free.
-  void CountMemory(bool forward_only, WorkMemory* memory) const;
+  // There is no backward pass: memory of weights in forms that a forward does not read is freed.
+  void set_forward_only(bool value) { forward_only_ = value; }
+  // Brings everything up to date; for quantized types after SetRanges of each group.
+  void Refresh();
+  // Adds what Refresh allocates and does not free; may be called before it.
+  void CountMemory(WorkMemory* memory) const;
 
-  // The operands of a call. Of weights and prepared, the one that the operator does not read is
-  // null.
-  DevicePtr weights() const { return prepares() ? DevicePtr{} : array_->pointer(); }
-  DevicePtr prepared() const { return prepares() ? array_->pointer() : DevicePtr{}; }
+  // The operands of a forward. The weights are null if they were freed, and those of several groups
+  // if the operator reads prepared ones.
+  DevicePtr weights() const;
+  // Null if the operator uses the weights unchanged.
+  DevicePtr prepared() const;
   // Null for quantized types, and if there is none.
   DevicePtr bias() const;
+  bool quantized() const { return groups_[0]->quantized(); }
   // For quantized types.
   QuantArguments quant() const;
   // The bytes of one group: its weights in the form in which the operator reads them, bias and
   // factors.
-  int64_t group_bytes() const { return WeightBytes() + ChannelBytes(); }
+  int64_t group_bytes() const { return WeightBytes() + groups_[0]->channel_bytes(); }
 
  private:
   class Slice;
   class Channels;
 
   bool prepares() const { return op_->prepared_bytes() > 0; }
+  bool FreesWeights() const { return forward_only_ && prepared_->data(); }
   int64_t WeightBytes() const;
-  // The bytes of the bias, or of bias and factors.
-  int64_t ChannelBytes() const;
+  void RefreshGroups();
 
   Groups groups_;
   Operator* op_;
+  bool forward_only_ = false;
+  std::shared_ptr<PreparedWeights> prepared_;  // of one group
+  // The arrays of several groups.
   std::unique_ptr<DeviceBuffer> array_;
   std::vector<std::unique_ptr<Slice>> slices_;
   std::unique_ptr<Channels> channels_;

@@ -9,6 +9,16 @@
 
 namespace caffe {
 
+LayerTraits LossBase::Traits() {
+  LayerTraits traits;
+  traits.min_bottom = traits.max_bottom = 2;
+  traits.loss = true;
+  traits.float_bottoms = {1};
+  traits.no_gradient_bottoms = {1};
+  traits.backward_reads = Always({{0, 1}, {}});
+  return traits;
+}
+
 void LossBase::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const LossParameter& parameter = layer_param().loss_param();
   CAFFE_CHECK(parameter.pre_fixed_normalizer() > 0, Where(),
@@ -61,12 +71,6 @@ void LossBase::CheckEqualCounts(const BlobVec& bottom) const {
               bottom[0]->shape_string(), " and ", bottom[1]->shape_string());
 }
 
-void LossBase::CheckOneLabelPerItem(const BlobVec& bottom) const {
-  CAFFE_CHECK(bottom[1]->count() == bottom[0]->shape(0), Where(), ": ", bottom[0]->shape(0),
-              " items of shape ", bottom[0]->shape_string(),
-              " need as many labels; their shape is ", bottom[1]->shape_string());
-}
-
 int64_t LossBase::TermLength(int64_t count) {
   return std::max<int64_t>(64, static_cast<int64_t>(std::sqrt(static_cast<double>(count))));
 }
@@ -99,6 +103,40 @@ LayerFacts LossBase::Facts() const {
 void LossBase::Finish(double divisor, BlobBase* top) {
   sum_.Divide(divisor, top);
   if (device()->host_accessible()) CheckData();
+}
+
+void LabelLoss::SetKernels(const std::string& kernel, KernelArgument argument) {
+  WarnOfUnusedNormalization();
+  argument_ = argument;
+  forward_ = MakeKernel("loss/" + kernel, kernel + "_forward");
+  backward_ = MakeKernel("loss/" + kernel, kernel + "_backward");
+}
+
+void LabelLoss::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  LossBase::Reshape(bottom, top);
+  classes_ = bottom[0]->count(1);
+  CAFFE_CHECK(bottom[1]->count() == bottom[0]->shape(0), Where(), ": ", bottom[0]->shape(0),
+              " items of shape ", bottom[0]->shape_string(),
+              " need as many labels; their shape is ", bottom[1]->shape_string());
+  sum_.Reshape(bottom[0]->shape(0));
+  SetLabels(classes_, 1, false);
+}
+
+void LabelLoss::Forward(const BlobVec& bottom, const BlobVec& top) {
+  forward_->Launch(sum_.count(), {sum_.count(), classes_, argument_, bottom[0]->Data(),
+                                  bottom[1]->Data(), sum_.terms().MutableData()});
+  Finish(ItemDivisor(sum_.count()), top[0]);
+}
+
+void LabelLoss::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                         const BlobVec& bottom) {
+  CAFFE_CHECK(propagate_down.size() < 2 || !propagate_down[1], Where(),
+              ": there is no gradient for labels");
+  if (!propagate_down[0]) return;
+  backward_->Launch(
+      {sum_.count(), classes_},
+      {sum_.count(), classes_, argument_, 1 / ItemDivisor(sum_.count()), bottom[0]->Data(),
+       bottom[1]->Data(), top[0]->Diff(), bottom[0]->MutableDiff()});
 }
 
 }  // namespace caffe

@@ -15,6 +15,9 @@ namespace caffe {
 class LossBase : public LayerBase, public HasClassScores {
  public:
   using LayerBase::LayerBase;
+  // The traits of a loss of bottom 0 whose bottom 1 has labels or targets, which are always float
+  // and have no gradient.
+  static LayerTraits Traits();
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void CheckData() override;
@@ -35,8 +38,6 @@ class LossBase : public LayerBase, public HasClassScores {
   void WarnOfUnusedNormalization() const;
   // For Reshape: throws unless bottoms 0 and 1 have the same number of elements.
   void CheckEqualCounts(const BlobVec& bottom) const;
-  // For Reshape: throws unless bottom 1 has a label for each item of bottom 0.
-  void CheckOneLabelPerItem(const BlobVec& bottom) const;
   // The number of elements per term if all `count` elements have equal weights: about the number of
   // terms.
   static int64_t TermLength(int64_t count);
@@ -50,6 +51,27 @@ class LossBase : public LayerBase, public HasClassScores {
 
  private:
   std::optional<ClassLabels> labels_;
+};
+
+// The common part of losses of the scores of classes, all axes of bottom 0 after the first, with
+// one label for each item. BVLC's Caffe always divides them by the number of items.
+class LabelLoss : public LossBase {
+ public:
+  using LossBase::LossBase;
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  void Forward(const BlobVec& bottom, const BlobVec& top) override;
+  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
+                const BlobVec& bottom) override;
+
+ protected:
+  // For LayerSetUp: the kernels <kernel>_forward and <kernel>_backward of loss/<kernel>, and their
+  // argument behind the number of classes.
+  void SetKernels(const std::string& kernel, KernelArgument argument);
+
+ private:
+  int64_t classes_ = 0;
+  KernelArgument argument_ = 0;
+  std::unique_ptr<Kernel> forward_, backward_;
 };
 
 }  // namespace caffe

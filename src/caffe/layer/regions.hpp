@@ -4,6 +4,8 @@
 #include <string>
 
 #include "caffe/layer/invalid_item.hpp"
+#include "caffe/layer/layer.hpp"
+#include "caffe/layer/layer_facts.hpp"
 
 namespace caffe {
 
@@ -28,6 +30,28 @@ class Regions {
   int64_t images_ = 0;  // of the last Launch
   InvalidItem invalid_;
   std::unique_ptr<Kernel> make_, check_;
+};
+
+// The common part of layers that pool regions: bottom 0 has features [N, C, H, W], bottom 1 the
+// regions.
+class RegionPooling : public LayerBase {
+ public:
+  using LayerBase::LayerBase;
+  // The traits of such a layer.
+  static LayerTraits Traits();
+  // Reads the shapes of the bottoms.
+  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  LayerFacts Facts() const override;
+  // Throws if a region has an image that is not in the batch; on a device its values are NaN.
+  void CheckData() override { regions_.Check(Where()); }
+
+ protected:
+  // For Forward: computes the regions.
+  void Launch(double scale, const BlobVec& bottom);
+
+  int64_t images_ = 0, channels_ = 0, height_ = 0, width_ = 0;
+  Regions regions_;
+  std::unique_ptr<Kernel> forward_, backward_;
 };
 
 }  // namespace caffe

@@ -28,8 +28,6 @@ class RowParts {
   // which waits unless the device is the CPU. Only the first call allocates. Throws if these are
   // not rows in order.
   const std::vector<Part>& Find(const BlobBase& offsets);
-  // The parts that the last Find found.
-  const std::vector<Part>& parts() const { return parts_; }
 
  private:
   int groups_ = 0;

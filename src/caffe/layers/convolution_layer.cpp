@@ -6,13 +6,14 @@
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/library/multiplexer.hpp"
-#include "caffe/memory/workspace.hpp"
 
 namespace caffe {
 namespace {
 
 template <class Dtype, class MItype, class MOtype>
 using ConvolutionLayer = Layer<Dtype, MItype, MOtype, Convolution>;
+template <class Dtype, class MItype, class MOtype>
+using GroupedConvolutionLayer = Layer<Dtype, MItype, MOtype, Grouped<Convolution>>;
 
 // GroupedForm::joint, asked for numbers that every library supports.
 bool KnowsGroups(DataType type, Device* device) {
@@ -33,25 +34,24 @@ bool KnowsGroups(DataType type, Device* device) {
 
 void Convolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const ConvolutionParameter& parameter = layer_param().convolution_param();
-  setup_ = ConvSetup(Where(), parameter, bottom, top);
-  AddParameter(0, setup_.WeightShape(setup_.outputs, setup_.channels / setup_.group),
-               parameter.weight_filler());
-  if (setup_.has_bias) AddParameter(1, {setup_.outputs}, parameter.bias_filler());
+  SetUpGroups(bottom, parameter.axis());
+  setup_ = ConvSetup(Where(), parameter, Inputs(bottom), top);
+  AddWeights(setup_.WeightShape(setup_.outputs, setup_.channels / setup_.group),
+             parameter.weight_filler(), setup_.has_bias ? setup_.outputs : 0,
+             parameter.bias_filler());
   input_.clear();
-  SetUpWeights(bottom.size());
+  SetUpWeights(top.size());
 }
 
 OperatorWeights::Source Convolution::WeightSource() const {
   OperatorWeights::Source source;
-  source.weights = blobs_[0].get();
-  if (setup_.has_bias) source.bias = blobs_[1].get();
   source.layout.channels = setup_.outputs;
   source.quantizer = QuantizedParameters::Options(layer_param(), setup_.outputs);
   return source;
 }
 
 void Convolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
-  setup_.CheckBottoms(Where(), bottom);
+  setup_.CheckBottoms(Where(), Inputs(bottom));
   const Shape& input = bottom[0]->shape();
   const ConvWindow& window = setup_.window;
   Shape output = setup_.OutputStart(input);
@@ -67,66 +67,34 @@ void Convolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
   for (BlobBase* blob : top) blob->Reshape(output);
   if (input == input_) return;
   input_ = input;
-  ResetOps(phase() == TRAIN);
+  // The libraries know no windows over empty images.
+  ResetOps(ShapeCount(input_) > 0 ? ShapeCount(input_, 0, setup_.axis) : 0, *bottom[0], *top[0]);
 }
 
-std::unique_ptr<WeightedOp> Convolution::MakeOp(const Epilogue& epilogue,
-                                                std::shared_ptr<OperatorWeights> weights,
-                                                bool backward, LayoutPair layouts) const {
-  if (ShapeCount(input_) == 0) return nullptr;
+ConvDescriptor Convolution::Descriptor(int64_t rows, const Epilogue& epilogue,
+                                       const JointWeights::Groups& weights) const {
   ConvDescriptor d = setup_.Descriptor(input_, types());
+  d.batch = rows;
+  if (weights.size() > 1) d.row_groups = static_cast<int64_t>(weights.size());
+  d.epilogue = Completed(epilogue, Epilogue::Bias::kPerRow, *weights[0]);
+  return d;
+}
+
+std::unique_ptr<LibraryOp> Convolution::MakeLibraryOp(int64_t rows, const Epilogue& epilogue,
+                                                      const JointWeights::Groups& weights,
+                                                      bool backward, LayoutPair layouts) const {
+  ConvDescriptor d = Descriptor(rows, epilogue, weights);
   d.x_layout = layouts.x;
   d.y_layout = layouts.y;
   d.y_pitch = layouts.y_pitch;
-  d.epilogue = Completed(epilogue, Epilogue::Bias::kPerRow, *weights);
-  d.backward_weights = backward && !weights->quantized();
+  d.backward_weights = backward;
   // With two layouts, the gradient of the bottom is not wanted.
-  d.backward_data = d.backward_weights && layouts.x == layouts.y;
-  return std::make_unique<WeightedConv>(device(), d, std::move(weights));
+  d.backward_data = backward && layouts.x == layouts.y;
+  return std::make_unique<WeightedConv>(device(), d, weights);
 }
 
-void Convolution::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
-                           const BlobVec& bottom) {
-  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
-  CAFFE_CHECK(types().in == types().out, Where(), ": has no backward pass from a top of type ",
-              types().out.name(), " to a bottom of type ", types().in.name(),
-              "; with force_backward: true, the net converts the gradient");
-  if (!EnsureOps()) return;
-  if (!Own().conv().descriptor().backward_data) {
-    ResetOps(true);
-    PrepareParameters();
-  }
-  BackwardBy(&Own(), top, propagate_down, bottom);
-}
-
-void Convolution::BackwardBy(WeightedOp* op, const BlobVec& top,
-                             const std::vector<bool>& propagate_down, const BlobVec& bottom) {
-  auto& own = static_cast<WeightedConv&>(*op);
-  ConvOp& conv = own.conv();
-  ConvGradients gradients = own.Gradients({});
-  const auto next = [&] {
-    workspace().Next();
-    gradients.workspace = workspace().Need(conv.workspace_bytes());
-  };
-  for (size_t i = 0; i < top.size(); ++i) {
-    gradients.y_diff = top[i]->device_diff();
-    if (setup_.has_bias && param_propagate_down(1)) {
-      next();
-      gradients.b_diff = blobs_[1]->mutable_device_diff();
-      conv.BackwardBias(gradients);
-    }
-    if (param_propagate_down(0)) {
-      next();
-      gradients.x = bottom[i]->device_data();
-      gradients.w_diff = blobs_[0]->mutable_device_diff();
-      conv.BackwardWeights(gradients);
-    }
-    if (propagate_down[i]) {
-      next();
-      gradients.x_diff = bottom[i]->mutable_device_diff();
-      conv.BackwardData(gradients);
-    }
-  }
+bool Convolution::KnowsAllGroups(const JointWeights::Groups& weights) const {
+  return Multiplexer::KnowsRowGroups(device(), Descriptor(rows(), {}, weights));
 }
 
 int64_t Convolution::input_rows() const {
@@ -168,8 +136,6 @@ void Convolution::GatherRows(const std::vector<float>& values, int64_t group,
 }
 
 LayerFacts Convolution::Facts() const {
-  LayerFacts facts;
-  facts.replayable = true;
   LayerFacts::Weighted weighted;
   weighted.axis = setup_.axis;
   weighted.channels = setup_.outputs;
@@ -177,15 +143,33 @@ LayerFacts Convolution::Facts() const {
   weighted.folds = weighted.activates = true;
   weighted.sums = true;
   weighted.curves = types().compute.is_float();
-  if (types().compute.is_quantized()) weighted.code_scales = [this] { return CodeScales(); };
-  facts.weighted = std::move(weighted);
-  const bool images = setup_.axis == 1 && setup_.spatial_axes() > 0 && !input_.empty();
-  if (images && ShapeCount(input_) > 0) {
-    ConvDescriptor d = setup_.Descriptor(input_, types());
-    d.backward_data = d.backward_weights = phase() == TRAIN && types().compute.is_float();
-    facts.layouts = ConvLayouts(device(), d);
-  }
+  LayerFacts facts = FactsOf(std::move(weighted));
+  if (setup_.axis != 1 || setup_.spatial_axes() == 0 || rows() <= 0) return facts;
+  facts.layouts = Layouts();
   return facts;
+}
+
+LayerFacts::Layouts Convolution::Layouts() const {
+  ConvDescriptor d = setup_.Descriptor(input_, types());
+  d.backward_data = d.backward_weights =
+      !grouped() && phase() == TRAIN && types().compute.is_float();
+  if (joint()) d.row_groups = groups();
+  LayerFacts::Layouts all;
+  all.nhwc = all.reads_nchw = true;
+  for (const int64_t rows : OperatorRows()) {
+    d.batch = rows;
+    // Each operator has a library of its own.
+    LayerFacts::Layouts one = ConvLayouts(device(), d);
+    one.nhwc &= all.nhwc;
+    one.reads_nchw &= all.reads_nchw;
+    all = one;
+  }
+  if (grouped()) {
+    all.prefers_nhwc &= all.nhwc;
+    all.parts = false;
+    all.bottoms = 1;
+  }
+  return all;
 }
 
 void RegisterConvolutionLayer(LayerRegistry& registry) {
@@ -201,6 +185,8 @@ void RegisterConvolutionLayer(LayerRegistry& registry) {
   };
   traits.summary = "cross-correlation over any number of spatial axes, with groups and dilation";
   registry.Add<ConvolutionLayer>("Convolution", traits);
+  registry.Add<GroupedConvolutionLayer>(
+      "GroupedConvolution", GroupedTraits("a part of MOE: a Convolution for each expert"));
 }
 
 }  // namespace caffe

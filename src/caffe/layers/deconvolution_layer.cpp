@@ -9,7 +9,6 @@
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/weighted_layer.hpp"
 #include "caffe/layer/work.hpp"
-#include "caffe/memory/workspace.hpp"
 
 namespace caffe {
 namespace {
@@ -34,20 +33,16 @@ class Deconvolution : public WeightedLayer {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                  const BlobVec& top) override;
-  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
-                const BlobVec& bottom) override;
   LayerFacts Facts() const override;
   void CountMemory(WorkMemory* memory) const override;
-  std::unique_ptr<WeightedOp> MakeOp(const Epilogue& epilogue,
-                                     std::shared_ptr<OperatorWeights> weights, bool backward,
-                                     LayoutPair layouts) const override;
 
  protected:
   OperatorWeights::Source WeightSource() const override;
+  std::unique_ptr<LibraryOp> MakeLibraryOp(int64_t rows, const Epilogue& epilogue,
+                                           const JointWeights::Groups& weights, bool backward,
+                                           LayoutPair layouts) const override;
 
  private:
-  WeightedDeconv& Own() const { return static_cast<WeightedDeconv&>(op(0)); }
-
   ConvSetup setup_;
   // In quantized types: one for each bottom, because bottoms have separate ranges.
   std::vector<std::unique_ptr<CodeDeconvolution>> codes_;
@@ -60,9 +55,9 @@ using DeconvolutionLayer = Layer<Dtype, MItype, MOtype, Deconvolution>;
 void Deconvolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const ConvolutionParameter& parameter = layer_param().convolution_param();
   setup_ = ConvSetup(Where(), parameter, bottom, top);
-  AddParameter(0, setup_.WeightShape(setup_.channels, setup_.outputs / setup_.group),
-               parameter.weight_filler());
-  if (setup_.has_bias) AddParameter(1, {setup_.outputs}, parameter.bias_filler());
+  AddWeights(setup_.WeightShape(setup_.channels, setup_.outputs / setup_.group),
+             parameter.weight_filler(), setup_.has_bias ? setup_.outputs : 0,
+             parameter.bias_filler());
   input_.clear();
   codes_.clear();
   if (types().compute.is_quantized()) {
@@ -78,13 +73,11 @@ void Deconvolution::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
     }
     return;
   }
-  SetUpWeights(bottom.size());
+  SetUpWeights(top.size());
 }
 
 OperatorWeights::Source Deconvolution::WeightSource() const {
   OperatorWeights::Source source;
-  source.weights = blobs_[0].get();
-  if (setup_.has_bias) source.bias = blobs_[1].get();
   source.layout = {setup_.outputs, setup_.group, setup_.channels / setup_.group};
   return source;
 }
@@ -106,7 +99,9 @@ void Deconvolution::Reshape(const BlobVec& bottom, const BlobVec& top) {
   if (input == input_) return;
   input_ = input;
   output_ = output;
-  if (types().compute.is_float()) ResetOps(phase() == TRAIN);
+  if (types().compute.is_quantized()) return;
+  // The libraries know no windows over empty images.
+  ResetOps(ShapeCount(input_) > 0 ? ShapeCount(input_, 0, setup_.axis) : 0, *bottom[0], *top[0]);
 }
 
 void Deconvolution::PrepareParameters() {
@@ -129,12 +124,11 @@ std::unique_ptr<Work> Deconvolution::MakeWork(const WorkRequest& request, const 
   return LayerBase::MakeWork(request, bottom, top);
 }
 
-std::unique_ptr<WeightedOp> Deconvolution::MakeOp(const Epilogue& epilogue,
-                                                  std::shared_ptr<OperatorWeights> weights,
-                                                  bool backward, LayoutPair) const {
-  if (ShapeCount(input_) == 0) return nullptr;
+std::unique_ptr<LibraryOp> Deconvolution::MakeLibraryOp(int64_t rows, const Epilogue& epilogue,
+                                                        const JointWeights::Groups& weights,
+                                                        bool backward, LayoutPair) const {
   ConvDescriptor d;
-  d.batch = ShapeCount(input_, 0, setup_.axis);
+  d.batch = rows;
   d.in_channels = setup_.outputs;
   d.out_channels = setup_.channels;
   d.group = setup_.group;
@@ -149,50 +143,21 @@ std::unique_ptr<WeightedOp> Deconvolution::MakeOp(const Epilogue& epilogue,
   }
   d.forward = d.backward_weights = backward;
   d.backward_data = true;
-  const Epilogue completed = Completed(epilogue, Epilogue::Bias::kPerRow, *weights);
-  return std::make_unique<WeightedDeconv>(device(), d, completed, std::move(weights));
-}
-
-void Deconvolution::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
-                             const BlobVec& bottom) {
-  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
-  if (!EnsureOps()) return;
-  if (!Own().op().descriptor().backward_weights) {
-    ResetOps(true);
-    PrepareParameters();
-  }
-  WeightedDeconv& own = Own();
-  const DevicePtr scratch = workspace().Need(own.workspace_bytes());
-  for (size_t i = 0; i < top.size(); ++i) {
-    const DevicePtr y_diff = top[i]->device_diff();
-    if (setup_.has_bias && param_propagate_down(1)) {
-      own.BackwardBias(y_diff, blobs_[1]->mutable_device_diff(), scratch);
-    }
-    if (param_propagate_down(0)) {
-      own.BackwardWeights(y_diff, bottom[i]->device_data(), blobs_[0]->mutable_device_diff(),
-                          scratch);
-    }
-    if (propagate_down[i]) {
-      own.BackwardData(y_diff, bottom[i]->mutable_device_diff(), scratch);
-    }
-  }
+  const Epilogue completed = Completed(epilogue, Epilogue::Bias::kPerRow, *weights[0]);
+  return std::make_unique<WeightedDeconv>(device(), d, completed, weights);
 }
 
 LayerFacts Deconvolution::Facts() const {
-  LayerFacts facts;
-  facts.replayable = true;
   LayerFacts::Weighted weighted;
   weighted.axis = setup_.axis;
   weighted.channels = setup_.outputs;
   weighted.group = setup_.group;
   weighted.outer = setup_.channels / setup_.group;
   weighted.has_bias = setup_.has_bias;
-  if (types().compute.is_quantized()) {
-    weighted.code_scales = [this] { return codes_[0]->scales(); };
-  } else {
-    weighted.folds = weighted.sums = weighted.activates = weighted.curves = true;
-  }
-  facts.weighted = std::move(weighted);
+  const bool is_float = types().compute.is_float();
+  weighted.folds = weighted.sums = weighted.activates = weighted.curves = is_float;
+  LayerFacts facts = FactsOf(std::move(weighted));
+  if (!is_float) facts.weighted->code_scales = [this] { return codes_[0]->scales(); };
   return facts;
 }
 

@@ -23,7 +23,7 @@ std::string WhyNotGrouped(const std::vector<LayerParameter>& layers);
 // `select` of them compute each item; `offsets` is the blob with the first row of each expert.
 int MakeGrouped(const std::vector<const LayerParameter*>& experts, int64_t select,
                 const std::string& offsets, LayerParameter* layer);
-// Why no library of the device computes the rows of all experts by one operator (JointOp), for a
+// Why no library of the device computes the rows of all experts by one operator, for a
 // layer that has a grouped form; empty if one does, at least for most shapes. `real`: the type of a
 // layer that has none.
 std::string WhyNoJointOp(const LayerParameter& layer, DataType real, Device* device);

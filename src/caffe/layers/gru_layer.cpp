@@ -20,7 +20,6 @@ class GRU : public Recurrent {
   std::vector<std::string> StateNames() const override;
   InputProduct InputOfGates() const override;
   void AddStep(Builder* net, int64_t t) const override;
-  void AppendParameters(std::vector<SubNet::Parameter>* parameters) const override;
 };
 
 template <class Dtype, class MItype, class MOtype>
@@ -39,20 +38,10 @@ void GRU::AddStep(Builder* net, int64_t t) const {
            {"h" + now});
 }
 
-void GRU::AppendParameters(std::vector<SubNet::Parameter>* parameters) const {
-  parameters->push_back({"transform_1", 0});
-}
-
 }  // namespace
 
 void RegisterGRULayer(LayerRegistry& registry) {
-  LayerTraits traits;
-  traits.min_bottom = 2;
-  traits.max_bottom = 4;
-  traits.max_top = 2;
-  traits.float_bottoms = {1};
-  traits.no_gradient_bottoms = {1};
-  traits.backward_reads = Always({{BackwardReads::kAll}, {}});
+  LayerTraits traits = Recurrent::Traits(1);
   traits.summary = "GRU over the steps of axis 0";
   registry.Add<GRULayer>("GRU", traits);
 }

@@ -1,8 +1,5 @@
-#include <algorithm>
-
-#include "caffe/layer/layer.hpp"
-#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "recurrent_unit.hpp"
 
 namespace caffe {
 namespace {
@@ -17,49 +14,19 @@ namespace {
 // bottom 3: [1, N, 3H]. top 0: h [1, N, H]. Not in place.
 // No gradient of cont. Where cont is 0, h_before and bottom 3 may be anything.
 // Types: float kinds; cont is float.
-class GRUUnit : public LayerBase {
+class GRUUnit : public RecurrentUnit {
  public:
-  using LayerBase::LayerBase;
-  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
-  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  using RecurrentUnit::RecurrentUnit;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override {
+    SetUp(bottom, top, "gru_unit", 3);
+  }
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  LayerFacts Facts() const override;
-
- private:
-  int64_t rows_ = 0, columns_ = 0;  // N, H
-  std::unique_ptr<Kernel> forward_, backward_;
 };
 
 template <class Dtype, class MItype, class MOtype>
 using GRUUnitLayer = Layer<Dtype, MItype, MOtype, GRUUnit>;
-
-void GRUUnit::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
-  for (const BlobBase* blob : top) {
-    CAFFE_CHECK(std::find(bottom.begin(), bottom.end(), blob) == bottom.end(), Where(),
-                ": does not work in place");
-  }
-  forward_ = MakeKernel("neuron/gru_unit", "gru_unit_forward");
-  backward_ = MakeKernel("neuron/gru_unit", "gru_unit_backward");
-}
-
-void GRUUnit::Reshape(const BlobVec& bottom, const BlobVec& top) {
-  const Shape& state = bottom[0]->shape();
-  CAFFE_CHECK(state.size() == 3 && state[0] == 1, Where(), ": bottom 0 must have the shape 1 N H; ",
-              "it has shape ", ShapeString(state));
-  rows_ = state[1];
-  columns_ = state[2];
-  const Shape gates{1, rows_, 3 * columns_};
-  for (const size_t b : {1, 3}) {
-    CAFFE_CHECK(b >= bottom.size() || bottom[b]->shape() == gates, Where(), ": bottom ", b,
-                " must have the shape ", ShapeString(gates), ", 3 gates of bottom 0; it has shape ",
-                bottom[b]->shape_string());
-  }
-  CAFFE_CHECK(bottom[2]->shape() == Shape({1, rows_}), Where(), ": cont must have the shape 1 ",
-              rows_, "; it has shape ", bottom[2]->shape_string());
-  for (BlobBase* blob : top) blob->Reshape(state);
-}
 
 void GRUUnit::Forward(const BlobVec& bottom, const BlobVec& top) {
   forward_->Launch({rows_, columns_},
@@ -80,20 +47,11 @@ void GRUUnit::Backward(const BlobVec& top, const std::vector<bool>& propagate_do
                      top[0]->Diff(), diff(0), diff(1), diff(3)});
 }
 
-LayerFacts GRUUnit::Facts() const {
-  LayerFacts facts;
-  facts.replayable = true;
-  return facts;
-}
-
 }  // namespace
 
 void RegisterGRUUnitLayer(LayerRegistry& registry) {
-  LayerTraits traits;
-  traits.min_bottom = traits.max_bottom = 4;
+  LayerTraits traits = RecurrentUnit::Traits();
   traits.backward_reads = Always({{BackwardReads::kAll}, {}});
-  traits.float_bottoms = {2};
-  traits.no_gradient_bottoms = {2};
   traits.summary = "one step of GRU";
   registry.Add<GRUUnitLayer>("GRUUnit", traits);
 }

@@ -116,11 +116,9 @@ void InfogainLoss::Backward(const BlobVec& top, const std::vector<bool>& propaga
 }  // namespace
 
 void RegisterInfogainLossLayer(LayerRegistry& registry) {
-  LayerTraits traits;
-  traits.min_bottom = 2;
+  LayerTraits traits = LossBase::Traits();
   traits.max_bottom = 3;
   traits.max_top = 2;
-  traits.loss = true;
   traits.float_bottoms = {1, 2};
   traits.no_gradient_bottoms = {1, 2};
   traits.backward_reads = Always({{1, 2}, {1}});

@@ -2,11 +2,11 @@
 #include <utility>
 
 #include "caffe.pb.h"
+#include "caffe/device/device.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/weighted_layer.hpp"
 #include "caffe/library/multiplexer.hpp"
-#include "caffe/memory/workspace.hpp"
 
 namespace caffe {
 namespace {
@@ -19,41 +19,47 @@ namespace {
 //   transpose (false).
 // Types: float kinds; quant8 and quant16 forward, per output unless blobs_quantizer(0) says
 // per_tensor, see QuantizedParameters. Weights and bias are masters (float, double for double).
+//
+// GroupedInnerProduct is one of the layers that compute a MOE layer: an InnerProduct for each
+// expert, which computes the rows of that expert.
+// bottom 0: x [rows, …]; bottom 1: offsets [E + 1] of MOERoute, always float.
+// top 0: [rows, num_output].
+// blobs: weights and bias of each expert, one expert after the other.
+// inner_product_param: with axis 1; moe_param: experts (E), select_experts.
+// In quantized types there is one range for the rows of all experts.
 class InnerProduct : public WeightedLayer {
  public:
   using WeightedLayer::WeightedLayer;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
-  void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
-                const BlobVec& bottom) override;
   LayerFacts Facts() const override;
-  void CountMemory(WorkMemory* memory) const override;
-  int64_t input_rows() const override { return m_; }
+  int64_t input_rows() const override { return rows(); }
   void GatherRows(const std::vector<float>& values, int64_t group, const std::vector<int64_t>& rows,
                   float* to) const override;
-  std::unique_ptr<WeightedOp> MakeOp(const Epilogue& epilogue,
-                                     std::shared_ptr<OperatorWeights> weights, bool backward,
-                                     LayoutPair layouts) const override;
 
  protected:
   OperatorWeights::Source WeightSource() const override;
-  void OnResetOps() override;
+  std::unique_ptr<LibraryOp> MakeLibraryOp(int64_t rows, const Epilogue& epilogue,
+                                           const JointWeights::Groups& weights, bool backward,
+                                           LayoutPair layouts) const override;
+  bool KnowsAllGroups(const JointWeights::Groups& weights) const override;
 
  private:
-  void MakeBackward();
+  // For so many rows and the groups of these weights.
+  GemmDescriptor Descriptor(int64_t rows, const Epilogue& epilogue,
+                            const JointWeights::Groups& weights) const;
   // Whether the operators pack the weights for several steps of a recurrent layer.
-  bool PreparesForSteps() const;
+  bool PreparesForSteps() const { return shares_weights() && device()->host_accessible(); }
 
-  int64_t m_ = -1, n_ = 0, k_ = 0;
+  int64_t n_ = 0, k_ = 0;
   int axis_ = 1;
   bool has_bias_ = true, transpose_ = false;
-  std::unique_ptr<GemmOp> backward_data_, backward_weights_;
-  std::shared_ptr<PreparedWeights> prepared_data_;  // for backward_data_, of the first backward
-  std::unique_ptr<BiasOp> backward_bias_;
 };
 
 template <class Dtype, class MItype, class MOtype>
 using InnerProductLayer = Layer<Dtype, MItype, MOtype, InnerProduct>;
+template <class Dtype, class MItype, class MOtype>
+using GroupedInnerProductLayer = Layer<Dtype, MItype, MOtype, Grouped<InnerProduct>>;
 
 // GroupedForm::joint, asked for numbers that every library supports.
 bool KnowsGroups(bool transpose, DataType type, Device* device) {
@@ -69,25 +75,22 @@ bool KnowsGroups(bool transpose, DataType type, Device* device) {
   return Multiplexer::KnowsRowGroups(device, d);
 }
 
-void InnerProduct::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
+void InnerProduct::LayerSetUp(const BlobVec& bottom, const BlobVec&) {
   const InnerProductParameter& parameter = layer_param().inner_product_param();
+  SetUpGroups(bottom, parameter.axis());
   n_ = parameter.num_output();
   CAFFE_CHECK(n_ > 0, Where(), ": num_output must be given and positive");
   has_bias_ = parameter.bias_term();
   transpose_ = parameter.transpose();
   axis_ = bottom[0]->CanonicalAxisIndex(parameter.axis());
   k_ = bottom[0]->count(axis_);
-  const Shape shape = transpose_ ? Shape{k_, n_} : Shape{n_, k_};
-  AddParameter(0, shape, parameter.weight_filler());
-  if (has_bias_) AddParameter(1, {n_}, parameter.bias_filler());
-  m_ = -1;
-  SetUpWeights(bottom.size());
+  AddWeights(transpose_ ? Shape{k_, n_} : Shape{n_, k_}, parameter.weight_filler(),
+             has_bias_ ? n_ : 0, parameter.bias_filler());
+  SetUpWeights(1);
 }
 
 OperatorWeights::Source InnerProduct::WeightSource() const {
   OperatorWeights::Source source;
-  source.weights = blobs_[0].get();
-  if (has_bias_) source.bias = blobs_[1].get();
   source.layout.channels = n_;
   if (transpose_) source.layout.outer = k_;
   source.quantizer = QuantizedParameters::Options(layer_param(), n_);
@@ -102,113 +105,43 @@ void InnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
   Shape shape(bottom[0]->shape().begin(), bottom[0]->shape().begin() + axis_);
   shape.push_back(n_);
   top[0]->Reshape(shape);
-  const int64_t m = bottom[0]->count(0, axis_);
-  if (m == m_) return;
-  m_ = m;
-  ResetOps(false);
-  backward_data_.reset();
-  if (phase() == TRAIN && types().compute.is_float()) MakeBackward();
+  const int64_t rows = bottom[0]->count(0, axis_);
+  // The result of no inputs is the bias.
+  if (rows != this->rows()) ResetOps(rows, *bottom[0], *top[0]);
 }
 
-std::unique_ptr<WeightedOp> InnerProduct::MakeOp(const Epilogue& epilogue,
-                                                 std::shared_ptr<OperatorWeights> weights, bool,
-                                                 LayoutPair) const {
-  if (m_ == 0) return nullptr;
+GemmDescriptor InnerProduct::Descriptor(int64_t rows, const Epilogue& epilogue,
+                                        const JointWeights::Groups& weights) const {
   GemmDescriptor d;
-  d.m = m_;
+  d.m = rows;
   d.n = n_;
   d.k = k_;
+  if (weights.size() > 1) d.row_groups = static_cast<int64_t>(weights.size());
   // Quantized weights are a copy, which is never transposed.
-  d.trans_b = weights->quantized() || !transpose_;
+  d.trans_b = weights[0]->quantized() || !transpose_;
   d.in = types().in;
   d.out = types().out;
-  d.epilogue = Completed(epilogue, Epilogue::Bias::kPerColumn, *weights);
+  d.epilogue = Completed(epilogue, Epilogue::Bias::kPerColumn, *weights[0]);
   // In training the weights change before each product: preparing them apart would gain nothing,
-  // unless steps share them.
-  if (phase() == TEST || PreparesForSteps()) d.constant = GemmDescriptor::Weights::kB;
-  return std::make_unique<WeightedGemm>(device(), d, std::move(weights));
+  // unless steps share them. Of parts of groups, each size would have a copy of its own.
+  const bool all = static_cast<int>(weights.size()) == groups();
+  if (all && (phase() == TEST || PreparesForSteps())) d.constant = GemmDescriptor::Weights::kB;
+  return d;
 }
 
-bool InnerProduct::PreparesForSteps() const {
-  return shares_weights() && device()->host_accessible();
-}
-
-void InnerProduct::OnResetOps() {
-  prepared_data_.reset();
-  const bool prepares = PreparesForSteps();
-  if (!backward_data_) return;
-  if ((backward_data_->descriptor().constant != GemmDescriptor::Weights::kNone) == prepares) return;
-  backward_data_.reset();
-  if (m_ > 0) MakeBackward();
-}
-
-void InnerProduct::CountMemory(WorkMemory* memory) const {
-  if (backward_data_) memory->derived += backward_data_->prepared_bytes();
-}
-
-void InnerProduct::MakeBackward() {
-  if (m_ == 0) return;
-  GemmDescriptor data;
-  data.m = m_;
-  data.n = k_;
-  data.k = n_;
-  data.trans_b = transpose_;
-  data.in = data.out = types().compute;
-  if (PreparesForSteps()) data.constant = GemmDescriptor::Weights::kB;
-  backward_data_ = Multiplexer::Gemm(device(), data);
-  prepared_data_.reset();
-  GemmDescriptor weights;
-  weights.trans_a = true;
-  weights.m = transpose_ ? k_ : n_;
-  weights.n = transpose_ ? n_ : k_;
-  weights.k = m_;
-  weights.in = types().compute;
-  weights.out = master_type();
-  backward_weights_ = Multiplexer::Gemm(device(), weights);
-  if (has_bias_) {
-    backward_bias_ = std::make_unique<BiasOp>(device(), types().compute, master_type(), m_, n_, 1,
-                                              std::nullopt, true);
+std::unique_ptr<LibraryOp> InnerProduct::MakeLibraryOp(int64_t rows, const Epilogue& epilogue,
+                                                       const JointWeights::Groups& weights,
+                                                       bool backward, LayoutPair) const {
+  std::optional<GemmDescriptor::Weights> for_data;
+  if (backward) {
+    for_data = PreparesForSteps() ? GemmDescriptor::Weights::kB : GemmDescriptor::Weights::kNone;
   }
-  workspace().Need(
-      std::max(backward_data_->workspace_bytes(), backward_weights_->workspace_bytes()));
+  return std::make_unique<WeightedGemm>(device(), Descriptor(rows, epilogue, weights), weights,
+                                        for_data);
 }
 
-void InnerProduct::Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
-                            const BlobVec& bottom) {
-  if (types().compute.is_quantized()) return LayerBase::Backward(top, propagate_down, bottom);
-  if (m_ == 0) return;
-  CAFFE_CHECK(types().in == types().out, Where(), ": has no backward pass from a top of type ",
-              types().out.name(), " to a bottom of type ", types().in.name(),
-              "; with force_backward: true, the net converts the gradient");
-  if (!backward_data_) MakeBackward();
-  const DevicePtr y_diff = top[0]->device_diff();
-  if (param_propagate_down(0)) {
-    const DevicePtr x = bottom[0]->device_data();
-    GemmArguments product{transpose_ ? x : y_diff, transpose_ ? y_diff : x,
-                          blobs_[0]->mutable_device_diff()};
-    product.beta = 1;
-    product.workspace = workspace().Need(backward_weights_->workspace_bytes());
-    backward_weights_->Run(product);
-  }
-  if (has_bias_ && param_propagate_down(1)) {
-    backward_bias_->Backward(y_diff, blobs_[1]->mutable_device_diff(), {});
-  }
-  if (propagate_down[0]) {
-    EnsureOps();
-    OperatorWeights& weights = op(0).weights();
-    GemmArguments product{y_diff, weights.weights().device_data(),
-                          bottom[0]->mutable_device_diff()};
-    if (backward_data_->prepared_bytes() > 0) {
-      if (!prepared_data_) {
-        prepared_data_ = weights.Prepared(*backward_data_, backward_data_->descriptor().key());
-      }
-      prepared_data_->By(backward_data_.get())->Refresh();
-      product.prepared = prepared_data_->data();
-    }
-    workspace().Next();
-    product.workspace = workspace().Need(backward_data_->workspace_bytes());
-    backward_data_->Run(product);
-  }
+bool InnerProduct::KnowsAllGroups(const JointWeights::Groups& weights) const {
+  return k_ > 0 && Multiplexer::KnowsRowGroups(device(), Descriptor(rows(), {}, weights));
 }
 
 void InnerProduct::GatherRows(const std::vector<float>& values, int64_t,
@@ -217,8 +150,6 @@ void InnerProduct::GatherRows(const std::vector<float>& values, int64_t,
 }
 
 LayerFacts InnerProduct::Facts() const {
-  LayerFacts facts;
-  facts.replayable = true;
   LayerFacts::Weighted weighted;
   weighted.axis = axis_;
   weighted.channels = n_;
@@ -226,9 +157,7 @@ LayerFacts InnerProduct::Facts() const {
   weighted.has_bias = has_bias_;
   weighted.folds = weighted.activates = true;
   weighted.sums = weighted.curves = types().compute.is_float();
-  if (types().compute.is_quantized()) weighted.code_scales = [this] { return CodeScales(); };
-  facts.weighted = std::move(weighted);
-  return facts;
+  return FactsOf(std::move(weighted));
 }
 
 }  // namespace
@@ -248,6 +177,8 @@ void RegisterInnerProductLayer(LayerRegistry& registry) {
   };
   traits.summary = "y = x W' + b";
   registry.Add<InnerProductLayer>("InnerProduct", traits);
+  registry.Add<GroupedInnerProductLayer>(
+      "GroupedInnerProduct", GroupedTraits("a part of MOE: an InnerProduct for each expert"));
 }
 
 }  // namespace caffe

@@ -21,7 +21,6 @@ class LSTM : public Recurrent {
   std::vector<std::string> StateNames() const override;
   InputProduct InputOfGates() const override;
   void AddStep(Builder* net, int64_t t) const override;
-  void AppendParameters(std::vector<SubNet::Parameter>* parameters) const override;
 };
 
 template <class Dtype, class MItype, class MOtype>
@@ -40,20 +39,10 @@ void LSTM::AddStep(Builder* net, int64_t t) const {
            {"c" + now, "h" + now});
 }
 
-void LSTM::AppendParameters(std::vector<SubNet::Parameter>* parameters) const {
-  parameters->push_back({"transform_1", 0});
-}
-
 }  // namespace
 
 void RegisterLSTMLayer(LayerRegistry& registry) {
-  LayerTraits traits;
-  traits.min_bottom = 2;
-  traits.max_bottom = 5;
-  traits.max_top = 3;
-  traits.float_bottoms = {1};
-  traits.no_gradient_bottoms = {1};
-  traits.backward_reads = Always({{BackwardReads::kAll}, {}});
+  LayerTraits traits = Recurrent::Traits(2);
   traits.summary = "LSTM over the steps of axis 0";
   registry.Add<LSTMLayer>("LSTM", traits);
 }

@@ -1,8 +1,5 @@
-#include <algorithm>
-
-#include "caffe/layer/layer.hpp"
-#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "recurrent_unit.hpp"
 
 namespace caffe {
 namespace {
@@ -16,49 +13,19 @@ namespace {
 // dE/dc_total = dE/dc + o (1 - tanh(c)^2) dE/dh,  dE/dc_before = cont f dE/dc_total
 // No gradient of cont. Where cont is 0, c_before and bottom 3 may be anything.
 // Types: float kinds; cont is float.
-class LSTMUnit : public LayerBase {
+class LSTMUnit : public RecurrentUnit {
  public:
-  using LayerBase::LayerBase;
-  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
-  void Reshape(const BlobVec& bottom, const BlobVec& top) override;
+  using RecurrentUnit::RecurrentUnit;
+  void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override {
+    SetUp(bottom, top, "lstm_unit", 4);
+  }
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  LayerFacts Facts() const override;
-
- private:
-  int64_t rows_ = 0, columns_ = 0;  // N, H
-  std::unique_ptr<Kernel> forward_, backward_;
 };
 
 template <class Dtype, class MItype, class MOtype>
 using LSTMUnitLayer = Layer<Dtype, MItype, MOtype, LSTMUnit>;
-
-void LSTMUnit::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
-  for (const BlobBase* blob : top) {
-    CAFFE_CHECK(std::find(bottom.begin(), bottom.end(), blob) == bottom.end(), Where(),
-                ": does not work in place");
-  }
-  forward_ = MakeKernel("neuron/lstm_unit", "lstm_unit_forward");
-  backward_ = MakeKernel("neuron/lstm_unit", "lstm_unit_backward");
-}
-
-void LSTMUnit::Reshape(const BlobVec& bottom, const BlobVec& top) {
-  const Shape& state = bottom[0]->shape();
-  CAFFE_CHECK(state.size() == 3 && state[0] == 1, Where(), ": bottom 0 must have the shape 1 N H; ",
-              "it has shape ", ShapeString(state));
-  rows_ = state[1];
-  columns_ = state[2];
-  const Shape gates{1, rows_, 4 * columns_};
-  for (const size_t b : {1, 3}) {
-    CAFFE_CHECK(b >= bottom.size() || bottom[b]->shape() == gates, Where(), ": bottom ", b,
-                " must have the shape ", ShapeString(gates), ", 4 gates of bottom 0; it has shape ",
-                bottom[b]->shape_string());
-  }
-  CAFFE_CHECK(bottom[2]->shape() == Shape({1, rows_}), Where(), ": cont must have the shape 1 ",
-              rows_, "; it has shape ", bottom[2]->shape_string());
-  for (BlobBase* blob : top) blob->Reshape(state);
-}
 
 void LSTMUnit::Forward(const BlobVec& bottom, const BlobVec& top) {
   const bool recurrent = bottom.size() > 3;
@@ -83,22 +50,13 @@ void LSTMUnit::Backward(const BlobVec& top, const std::vector<bool>& propagate_d
        top[0]->Data(), top[0]->Diff(), top[1]->Diff(), diff(0), diff(1), diff(3)});
 }
 
-LayerFacts LSTMUnit::Facts() const {
-  LayerFacts facts;
-  facts.replayable = true;
-  return facts;
-}
-
 }  // namespace
 
 void RegisterLSTMUnitLayer(LayerRegistry& registry) {
-  LayerTraits traits;
+  LayerTraits traits = RecurrentUnit::Traits();
   traits.min_bottom = 3;
-  traits.max_bottom = 4;
   traits.min_top = traits.max_top = 2;
   traits.backward_reads = Always({{BackwardReads::kAll}, {0}});
-  traits.float_bottoms = {2};
-  traits.no_gradient_bottoms = {2};
   traits.summary = "one step of LSTM";
   registry.Add<LSTMUnitLayer>("LSTMUnit", traits);
 }

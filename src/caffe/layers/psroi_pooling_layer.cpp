@@ -1,7 +1,4 @@
 #include "caffe.pb.h"
-#include "caffe/device/device.hpp"
-#include "caffe/layer/layer.hpp"
-#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/regions.hpp"
 
@@ -19,23 +16,17 @@ namespace {
 // each, of any shape), which get no gradient; top 0: [R, output_dim, group_size, group_size].
 // psroi_pooling_param: spatial_scale, output_dim, group_size.
 // Types: float kinds; regions are float in all of them.
-class PSROIPooling : public LayerBase {
+class PSROIPooling : public RegionPooling {
  public:
-  using LayerBase::LayerBase;
+  using RegionPooling::RegionPooling;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  LayerFacts Facts() const override;
-  // Throws if a region has an image that is not in the batch; on a device its values are NaN.
-  void CheckData() override;
 
  private:
   int64_t outputs_ = 0, group_ = 0;
-  int64_t images_ = 0, height_ = 0, width_ = 0;
-  Regions regions_;
-  std::unique_ptr<Kernel> forward_, backward_;
 };
 
 template <class Dtype, class MItype, class MOtype>
@@ -55,22 +46,15 @@ void PSROIPooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void PSROIPooling::Reshape(const BlobVec& bottom, const BlobVec& top) {
-  CAFFE_CHECK(bottom[0]->num_axes() == 4, Where(), ": needs features of 4 axes, not of shape ",
-              bottom[0]->shape_string());
+  RegionPooling::Reshape(bottom, top);
   CAFFE_CHECK(bottom[0]->shape(1) == outputs_ * group_ * group_, Where(), ": output_dim ", outputs_,
               " and group_size ", group_, " need ", outputs_ * group_ * group_,
               " channels, but the features have shape ", bottom[0]->shape_string());
-  regions_.Reshape(Where(), *bottom[1]);
-  images_ = bottom[0]->shape(0);
-  height_ = bottom[0]->shape(2);
-  width_ = bottom[0]->shape(3);
   top[0]->Reshape({regions_.count(), outputs_, group_, group_});
 }
 
 void PSROIPooling::Forward(const BlobVec& bottom, const BlobVec& top) {
-  const double scale = layer_param().psroi_pooling_param().spatial_scale();
-  regions_.Launch(images_, scale, *bottom[1]);
-  if (device()->host_accessible()) CheckData();
+  Launch(layer_param().psroi_pooling_param().spatial_scale(), bottom);
   const int64_t count = top[0]->count();
   forward_->Launch(count, {count, outputs_, height_, width_, group_, bottom[0]->Data(),
                            regions_.Data(), top[0]->MutableData()});
@@ -84,23 +68,10 @@ void PSROIPooling::Backward(const BlobVec& top, const std::vector<bool>& propaga
                             top[0]->Diff(), regions_.Data(), bottom[0]->MutableDiff()});
 }
 
-void PSROIPooling::CheckData() { regions_.Check(Where()); }
-
-LayerFacts PSROIPooling::Facts() const {
-  LayerFacts facts;
-  // A forward also records invalid data, which the host reads in CheckData.
-  facts.replayable = phase() == TRAIN;
-  return facts;
-}
-
 }  // namespace
 
 void RegisterPSROIPoolingLayer(LayerRegistry& registry) {
-  LayerTraits traits;
-  traits.min_bottom = traits.max_bottom = 2;
-  traits.float_bottoms = {1};
-  traits.no_gradient_bottoms = {1};
-  traits.backward_reads = Always({});
+  LayerTraits traits = RegionPooling::Traits();
   traits.summary = "means over the bins of each region, each bin from its own channels";
   registry.Add<PSROIPoolingLayer>("PSROIPooling", traits);
 }

@@ -55,6 +55,20 @@ void Recurrent::Builder::Steps(const std::string& blob, int64_t steps, const std
   }
 }
 
+LayerTraits Recurrent::Traits(int states) {
+  LayerTraits traits;
+  traits.min_bottom = 2;
+  traits.max_bottom = 3 + states;
+  traits.max_top = 1 + states;
+  traits.float_bottoms = traits.no_gradient_bottoms = {1};
+  traits.backward_reads = Always({{BackwardReads::kAll}, {}});
+  return traits;
+}
+
+void Recurrent::AppendParameters(std::vector<SubNet::Parameter>* parameters) const {
+  parameters->push_back({"transform_1", 0});
+}
+
 int64_t Recurrent::hidden() const { return layer_param().recurrent_param().num_output(); }
 
 bool Recurrent::exposes_hidden() const { return layer_param().recurrent_param().expose_hidden(); }

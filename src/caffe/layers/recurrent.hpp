@@ -23,6 +23,8 @@ namespace caffe {
 class Recurrent : public CompositeLayer {
  public:
   using CompositeLayer::CompositeLayer;
+  // The traits of a layer with so many states.
+  static LayerTraits Traits(int states);
   SubNet Expand(const BlobVec& bottom, int tops) override;
   void Connect(const std::vector<std::shared_ptr<LayerBase>>& nested) override;
   void CheckShapes(const BlobVec& bottom) const override;
@@ -62,8 +64,9 @@ class Recurrent : public CompositeLayer {
   virtual void AddStep(Builder* net, int64_t t) const = 0;
   // Adds what follows h [T, N, H]; returns the blob of the first top.
   virtual std::string AddOutput(Builder*) const { return "h"; }
-  // The remaining parameters, after those of the input product.
-  virtual void AppendParameters(std::vector<SubNet::Parameter>* parameters) const = 0;
+  // The remaining parameters, after those of the input product: by default that of the product
+  // "transform" with the state before.
+  virtual void AppendParameters(std::vector<SubNet::Parameter>* parameters) const;
   // cont is read in the type of the layer, not in float.
   virtual bool ConvertsCont() const { return false; }
 

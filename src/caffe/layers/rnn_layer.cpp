@@ -54,7 +54,7 @@ std::string RNN::AddOutput(Builder* net) const {
 }
 
 void RNN::AppendParameters(std::vector<SubNet::Parameter>* parameters) const {
-  parameters->push_back({"transform_1", 0});
+  Recurrent::AppendParameters(parameters);
   parameters->push_back({"output_transform", 0});
   parameters->push_back({"output_transform", 1});
 }
@@ -62,12 +62,7 @@ void RNN::AppendParameters(std::vector<SubNet::Parameter>* parameters) const {
 }  // namespace
 
 void RegisterRNNLayer(LayerRegistry& registry) {
-  LayerTraits traits;
-  traits.min_bottom = 2;
-  traits.max_bottom = 4;
-  traits.max_top = 2;
-  traits.float_bottoms = {1};
-  traits.no_gradient_bottoms = {1};
+  LayerTraits traits = Recurrent::Traits(1);
   traits.backward_reads = Always({{BackwardReads::kAll}, {0}});
   traits.summary = "a simple recurrent layer over the steps of axis 0";
   registry.Add<RNNLayer>("RNN", traits);

@@ -1,7 +1,4 @@
 #include "caffe.pb.h"
-#include "caffe/device/device.hpp"
-#include "caffe/layer/layer.hpp"
-#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/place_blob.hpp"
 #include "caffe/layer/regions.hpp"
@@ -19,24 +16,18 @@ namespace {
 // which get no gradient; top 0: [R, C, pooled_h, pooled_w].
 // roi_pooling_param: pooled_h, pooled_w, spatial_scale (1).
 // Types: float kinds; regions are float in all of them.
-class ROIPooling : public LayerBase {
+class ROIPooling : public RegionPooling {
  public:
-  using LayerBase::LayerBase;
+  using RegionPooling::RegionPooling;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
-  LayerFacts Facts() const override;
-  // Throws if a region has an image that is not in the batch; on a device its values are NaN.
-  void CheckData() override;
 
  private:
   int64_t pooled_h_ = 0, pooled_w_ = 0;
-  int64_t images_ = 0, channels_ = 0, height_ = 0, width_ = 0;
-  Regions regions_;
   std::shared_ptr<BlobBase> places_;  // the index of each maximum (integers)
-  std::unique_ptr<Kernel> forward_, backward_;
 };
 
 template <class Dtype, class MItype, class MOtype>
@@ -55,21 +46,13 @@ void ROIPooling::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 }
 
 void ROIPooling::Reshape(const BlobVec& bottom, const BlobVec& top) {
-  CAFFE_CHECK(bottom[0]->num_axes() == 4, Where(), ": needs features of 4 axes, not of shape ",
-              bottom[0]->shape_string());
-  regions_.Reshape(Where(), *bottom[1]);
-  images_ = bottom[0]->shape(0);
-  channels_ = bottom[0]->shape(1);
-  height_ = bottom[0]->shape(2);
-  width_ = bottom[0]->shape(3);
+  RegionPooling::Reshape(bottom, top);
   top[0]->Reshape({regions_.count(), channels_, pooled_h_, pooled_w_});
   places_->ReshapeLike(*top[0]);
 }
 
 void ROIPooling::Forward(const BlobVec& bottom, const BlobVec& top) {
-  const double scale = layer_param().roi_pooling_param().spatial_scale();
-  regions_.Launch(images_, scale, *bottom[1]);
-  if (device()->host_accessible()) CheckData();
+  Launch(layer_param().roi_pooling_param().spatial_scale(), bottom);
   const int64_t count = top[0]->count();
   forward_->Launch(count,
                    {count, channels_, height_, width_, pooled_h_, pooled_w_, bottom[0]->Data(),
@@ -85,23 +68,10 @@ void ROIPooling::Backward(const BlobVec& top, const std::vector<bool>& propagate
                      top[0]->Diff(), regions_.Data(), places_->Data(), bottom[0]->MutableDiff()});
 }
 
-void ROIPooling::CheckData() { regions_.Check(Where()); }
-
-LayerFacts ROIPooling::Facts() const {
-  LayerFacts facts;
-  // A forward also records invalid data, which the host reads in CheckData.
-  facts.replayable = phase() == TRAIN;
-  return facts;
-}
-
 }  // namespace
 
 void RegisterROIPoolingLayer(LayerRegistry& registry) {
-  LayerTraits traits;
-  traits.min_bottom = traits.max_bottom = 2;
-  traits.float_bottoms = {1};
-  traits.no_gradient_bottoms = {1};
-  traits.backward_reads = Always({});
+  LayerTraits traits = RegionPooling::Traits();
   traits.summary = "maxima over a grid of bins of each region";
   registry.Add<ROIPoolingLayer>("ROIPooling", traits);
 }

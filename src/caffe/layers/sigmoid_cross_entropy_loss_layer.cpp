@@ -66,12 +66,7 @@ void SigmoidCrossEntropyLoss::Backward(const BlobVec& top, const std::vector<boo
 }  // namespace
 
 void RegisterSigmoidCrossEntropyLossLayer(LayerRegistry& registry) {
-  LayerTraits traits;
-  traits.min_bottom = traits.max_bottom = 2;
-  traits.loss = true;
-  traits.float_bottoms = {1};
-  traits.no_gradient_bottoms = {1};
-  traits.backward_reads = Always({{0, 1}, {}});
+  LayerTraits traits = LossBase::Traits();
   traits.summary = "cross entropy of sigmoid(x) and targets in [0, 1], for each item";
   registry.Add<SigmoidCrossEntropyLossLayer>("SigmoidCrossEntropyLoss", traits);
 }

@@ -139,12 +139,8 @@ void SoftmaxWithLoss::Backward(const BlobVec& top, const std::vector<bool>& prop
 }  // namespace
 
 void RegisterSoftmaxWithLossLayer(LayerRegistry& registry) {
-  LayerTraits traits;
-  traits.min_bottom = traits.max_bottom = 2;
+  LayerTraits traits = LossBase::Traits();
   traits.max_top = 2;
-  traits.loss = true;
-  traits.float_bottoms = {1};
-  traits.no_gradient_bottoms = {1};
   traits.backward_reads = Always({{1}, {1}});
   traits.summary = "-log softmax(x)[label], averaged";
   registry.Add<SoftmaxWithLossLayer>("SoftmaxWithLoss", traits);
