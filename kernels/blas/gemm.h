@@ -1,10 +1,10 @@
 //! types: device
 //! tests: library
 // C[i] = EPILOGUE(alpha op(A[i]) op(B[i]) + beta C[i] + bias), row-major; i is the third index of
-// the work group. A group of SIDE x SIDE computes a TILE x TILE part, its items WORK x WORK elements,
-// SIDE apart. Defines: TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16; at most 8 SIDE of it are
-// used), FULL (1 if no tile sticks out), GEMM_DOUBLE (1 if Dtype is double), GEMM_UNROLL. Arguments:
-// bias_kind is 0 (none), 1 (per row) or 2 (per column); the bias is of type Dtype.
+// the work group. A group of SIDE x SIDE computes a TILE x TILE part, its items WORK x WORK
+// elements, SIDE apart. Defines: TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16; at most 8 SIDE
+// of it are used), FULL (1 if no tile sticks out), GEMM_DOUBLE (1 if Dtype is double), GEMM_UNROLL.
+// Arguments: bias_kind is 0 (none), 1 (per row) or 2 (per column); the bias is of type Dtype.
 #include "epilogue/bounds.h"
 #include "math/gemm_tile.h"
 #define INSIDE_M(i) (FULL || (i) < m)

@@ -1,8 +1,8 @@
 //! types: device
 //! tests: library
-// Sums y_diff [outer, channels, inner] over outer and inner in work groups of GROUP. `slices` groups
-// share a channel. With one slice b_diff += the sum; with several each writes its part to b_diff
-// [slices, channels], for accumulate_parts. The order of the sum is fixed.
+// Sums y_diff [outer, channels, inner] over outer and inner in work groups of GROUP. `slices`
+// groups share a channel. With one slice b_diff += the sum; with several each writes its part to
+// b_diff [slices, channels], for accumulate_parts. The order of the sum is fixed.
 KERNEL(bias_backward_groups, ARG(i32, channels), ARG(i32, outer), ARG(i32, inner),
        ARG(i32, slices), IN(MItype, y_diff), OUT(MOtype, b_diff)) {
   LOCAL Acctype parts[GROUP];

@@ -1,5 +1,5 @@
-// Tiles of blas/gemm.h and quant/gemm.h: a group of SIDE x SIDE items computes TILE x TILE elements,
-// in steps of TILE_K of the depth. An item computes WORK x WORK of them.
+// Tiles of blas/gemm.h and quant/gemm.h: a group of SIDE x SIDE items computes TILE x TILE
+// elements, in steps of TILE_K of the depth. An item computes WORK x WORK of them.
 #include "math/group_side.h"
 #if TILE > 8 * SIDE
 #undef TILE
@@ -15,9 +15,10 @@
 #endif
 
 // Loads a tile of a product's A or B into `tile`, [TILE_K][TILE + 1]: rows of A, or columns of B,
-// from `first` on, below `end`; of their sums the terms from k0 on, below k. Each work item, t, loads
-// one of SIDE x SIDE neighbours. The matrix begins at `base`, and its rows have `pitch` elements: the
-// terms of one sum if `sums` is 1, otherwise one term of all sums. `full`: no tile sticks out.
+// from `first` on, below `end`; of their sums the terms from k0 on, below k. Each work item, t,
+// loads one of SIDE x SIDE neighbours. The matrix begins at `base`, and its rows have `pitch`
+// elements: the terms of one sum if `sums` is 1, otherwise one term of all sums. `full`: no tile
+// sticks out.
 #define LOAD_TILE(T, tile, source, base, pitch, first, end, sums, full)   \
   REPEAT for (i32 l = 0; l < TILE * TILE_K / (SIDE * SIDE); ++l) {        \
     const i32 e_ = t + l * (SIDE * SIDE);                                 \

@@ -1,4 +1,5 @@
-// SIDE x SIDE is the largest square of items in a group of GROUP; GroupSide of C++ returns the same.
+// SIDE x SIDE is the largest square of items in a group of GROUP; GroupSide of C++ returns the
+// same.
 #if GROUP >= 256
 #define SIDE 16
 #elif GROUP >= 64

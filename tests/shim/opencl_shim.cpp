@@ -15,7 +15,7 @@
 //   replace=A>B            every program has the text B instead of A
 //   log=empty              build logs are empty
 //   refuse=NAME            a launch of the kernel fails with CL_OUT_OF_RESOURCES
-//   fail=CALL:N            the N-th call of this function, from 1 on, fails with CL_OUT_OF_RESOURCES
+//   fail=CALL:N            the N-th call of this function fails with CL_OUT_OF_RESOURCES
 #define CL_TARGET_OPENCL_VERSION 120
 #define CL_USE_DEPRECATED_OPENCL_1_1_APIS
 #include <CL/cl.h>

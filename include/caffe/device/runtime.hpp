@@ -26,9 +26,9 @@ class Runtime {
   const std::vector<Device*>& devices();
   Device* cpu();
   Device* null_device();
-  // "cpu", "null", "cuda:0", "opencl:1", a number as text, or a stable name (DeviceInfo::stable_id):
-  // "opencl:pocl:0", in which "opencl:" and ":0" may be left out. Throws for an unknown device and
-  // lists the known ones.
+  // "cpu", "null", "cuda:0", "opencl:1", a number as text, or a stable name
+  // (DeviceInfo::stable_id): "opencl:pocl:0", in which "opencl:" and ":0" may be left out. Throws
+  // for an unknown device and lists the known ones.
   Device* DeviceByName(const std::string& name);
   Device* DeviceByIndex(int index);
   // The number of a device; -1 for the CPU and the null device.

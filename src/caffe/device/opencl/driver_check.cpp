@@ -16,7 +16,7 @@ namespace caffe::opencl {
 namespace {
 
 // Drivers whose faults were seen; docs/devices.md has the same table. Versions are those of
-// CL_DRIVER_VERSION. Of versions that nobody tried, the probe knows.
+// CL_DRIVER_VERSION. The probe judges the versions in between.
 struct Faulty {
   const char* platform;  // a part of its name
   int below;             // the first major version that is not concerned
@@ -77,7 +77,7 @@ std::vector<int64_t> Expected(int i) {
   return {wide < 0, static_cast<int64_t>(bits << 33) >> 31, static_cast<int64_t>((bits << 7) >> 35),
           static_cast<int64_t>(bits * (bits - 3)), Bits(kHalfValues[i]),
           static_cast<int8_t>(kBytes[i]), Bits(static_cast<float>(kInts[i]) * 0.5f),
-          // Larger ones are no ints.
+          // Larger ones do not fit an int.
           scaled > 1e9f || scaled < -1e9f ? INT64_MIN : static_cast<int32_t>(scaled)};
 }
 
