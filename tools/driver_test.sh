@@ -5,7 +5,7 @@
 # (tools/build.sh). Logs and report.json lie in FOLDER (default: build/drivers/DRIVER).
 # DRIVER:
 #   pocl         the first device of the installed PoCL
-#   intel        Intel's runtime for processors, from PyPI; installed into build/drivers/intel-runtime
+#   intel        Intel's runtime for processors, from PyPI, in build/drivers/intel-runtime
 #   oclgrind     the self-test in float and quant8 under Oclgrind, with checks of races, bounds and
 #                calls; DRIVER_TYPES changes the types. It takes long: nets are left out
 #   NAME         any other name that `caffe device_query` prints, such as rusticl, or opencl:1
