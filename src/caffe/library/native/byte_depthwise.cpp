@@ -20,7 +20,7 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
  public:
   DepthwiseConvOp(Device* device, const ConvDescriptor& d)
       : ByteConvOp(device, d),
-        by_line_(ReadsLines(window_)),
+        by_line_(ReadsLines(window_, d.out_channels)),
         weights_(d.out_channels, by_line_ ? kLineTaps : d.geometry.kernel_count()) {
     // Several lines at once have the factors of their channels computed once.
     const int64_t all = d.batch * window_.output[0], threads = omp_get_max_threads();
@@ -112,10 +112,10 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
   static constexpr int64_t kPadded = 128 << 10;
 
   // Whether `lines` or `word_lines` of ByteSteps computes these windows.
-  static bool ReadsLines(const ConvWindow2d& w) {
+  static bool ReadsLines(const ConvWindow2d& w, int64_t channels) {
     const ByteSteps& steps = HostByteSteps();
-    const bool knows = kBytes == 1 ? steps.lines != nullptr : steps.word_lines != nullptr;
-    return knows && w.kernel[0] == 3 && w.kernel[1] == 3 && w.dilation[0] == 1 &&
+    const int64_t whole = kBytes == 1 ? steps.line_channels : steps.word_line_channels;
+    return channels % whole == 0 && w.kernel[0] == 3 && w.kernel[1] == 3 && w.dilation[0] == 1 &&
            w.dilation[1] == 1 && w.stride[1] <= 2;
   }
   static int64_t LineTap(int64_t row, int64_t column) { return column * 4 + row; }

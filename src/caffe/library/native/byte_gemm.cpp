@@ -114,7 +114,7 @@ class ByteGemmOp final : public GemmOp {
     const bool many = d.in == kQuant16 && channels * d.k > kMostWords;
     if (!many || steps->word_form != CodeForm::kWordParts) return *steps;
     for (const ByteSteps* other : AllByteSteps()) {
-      if (other->word_form == CodeForm::kWordPairs) steps = other;
+      if (other->word_form == CodeForm::kWords) steps = other;
     }
     return *steps;
   }

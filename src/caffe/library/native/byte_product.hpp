@@ -40,9 +40,7 @@ class PackedBytes {
   // Elements of a row, or of one of its planes: k, rounded up.
   int64_t depth() const { return depth_; }
   // Bytes of a row of activations, and of one of weights.
-  int64_t row_bytes() const {
-    return depth_ * (form_ == CodeForm::kWordPairs ? 4 : weight_bytes());
-  }
+  int64_t row_bytes() const { return depth_ * weight_bytes(); }
   int64_t weight_row_bytes() const { return depth_ * weight_bytes() + header_ / kByteChannels; }
 
  private:

@@ -14,8 +14,8 @@ inline constexpr long kRunDepth = 16;      // products of 16 bits that have one 
 inline constexpr long kByteTaps = 4;       // taps of depthwise weights that are multiplied at once
 inline constexpr long kByteLanes = 64;     // channels of a block of depthwise weights
 
-// The forms of packed weights: for ByteTile, and the four of WordTile.
-enum class CodeForm { kBytes, kWordBytes, kWordPairs, kWords, kWordParts };
+// The forms of packed weights: for ByteTile, and the three of WordTile.
+enum class CodeForm { kBytes, kWordBytes, kWords, kWordParts };
 
 // The requantization of the channels of a product, for all its rows.
 struct ByteOutput {
@@ -66,11 +66,9 @@ struct ByteLines {
   ByteOutput output;
 };
 
-// Products of codes of 16 bits with weights of 16 bits. The sums have 64 bits. There are four forms
-// of operands:
+// Products of codes of 16 bits with weights of 16 bits. The sums have 64 bits. There are three
+// forms of operands:
 // * kWordBytes: the products of the bytes of codes and weights are summed in 32 bits.
-// * kWordPairs: bytes of codes, widened to 16 bits, are multiplied with weights of 16 bits. A sum
-//   of 2^8 products fits 32 bits.
 // * kWords: codes - 32768 are multiplied with weights. A sum of two products fits 32 bits, and one
 //   of a run of 4 or 8 products where weights are small enough.
 // * kWordParts: the products of codes - 32768 and weights are summed modulo 2^32, and those of
@@ -78,20 +76,18 @@ struct ByteLines {
 //   has its upper bits.
 struct WordTile {
   long rows;
-  // Elements of a row or plane, a multiple of kByteDepth or kPairDepth. kWordPairs alone knows more
+  // Elements of a row or plane, a multiple of kByteDepth or kPairDepth. kWords alone knows more
   // than 2^15.
   long depth;
   // kWords: rows of codes - 32768. kWordParts: the same, followed by the high bytes of the codes.
-  // Else rows of two planes, of bytes or of 16 bits: the low bytes of the codes, then the high
-  // ones.
+  // kWordBytes: rows of two planes, the low bytes of the codes, then the high ones.
   const unsigned char* a;
   long a_stride;  // in bytes
   // kWordBytes: [channels / kByteChannels][low, high][depth / 4][kByteChannels][4], where weight =
-  // 256 high + low; high has a sign. kWordPairs: [channels / kByteChannels][depth /
-  // 2][kByteChannels][2] of 16 bits. kWords: the same with a WordHeader before each block of
-  // channels. kWordParts: [channels / kByteChannels][depth / 4], each two pairs
-  // [2][kByteChannels][2] and the upper bytes [kByteChannels][4], with a WordPartsHeader before
-  // each block.
+  // 256 high + low; high has a sign. kWords: [channels / kByteChannels][depth /
+  // 2][kByteChannels][2] of 16 bits, with a WordHeader before each block of channels. kWordParts:
+  // [channels / kByteChannels][depth / 4], each two pairs [2][kByteChannels][2] and the upper bytes
+  // [kByteChannels][4], with a WordPartsHeader before each block.
   const unsigned char* b;
   // The y of `output` is not used.
   ByteOutput output;
@@ -111,7 +107,7 @@ struct WordTile {
 struct WordHeader {
   long sums[kByteChannels];  // of the weights of a channel
   // For each kRunDepth products: how many pairs of products with any codes fit 32 bits, 1, 2 or 4.
-  unsigned char runs[2048];
+  unsigned char runs[];
 };
 constexpr long WordHeaderBytes(long depth) {
   const long runs = (depth + kRunDepth - 1) / kRunDepth;
@@ -163,8 +159,10 @@ struct ByteSteps {
   bool reads_windows;  // `tile` knows lines and runs, and `words` of kWordParts
   void (*tile)(const ByteTile&);
   void (*windows)(const ByteWindows&);
-  // Returns false if the factors of the output need `windows`. Null if there is no fast one.
+  // Returns false if the factors of the output need `windows`. Channels are a multiple of
+  // line_channels.
   bool (*lines)(const ByteLines&);
+  long line_channels;
   void (*words)(const WordTile&);
   CodeForm word_form;  // of the operands of `words`
   // Elements [begin, begin + count) of a row of a WordTile from codes; those up to `end` are 0.
@@ -172,6 +170,7 @@ struct ByteSteps {
                 void* row);
   void (*word_windows)(const WordWindows&);
   bool (*word_lines)(const WordLines&);  // like `lines`
+  long word_line_channels;
   // A thread calls these before and after its tiles; null if there is nothing to do.
   void (*begin)();
   void (*end)();
