@@ -262,7 +262,8 @@ void PackedWindows::Pack(const uint16_t* codes, char* to) const {
 }
 
 ByteOutput MakeByteOutput(const Epilogue& epilogue, const QuantArguments& arguments,
-                          int64_t channel, int64_t channels, int most) {
+                          int64_t channel, int64_t channels, DataType type) {
+  const int most = type == kQuant16 ? 65535 : 255;
   const auto ints = [channel](DevicePtr p) {
     return p ? reinterpret_cast<const int*>(p.address()) + channel : nullptr;
   };

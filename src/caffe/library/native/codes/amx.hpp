@@ -69,12 +69,12 @@ void MatrixProducts(long first, long depth, long used, const u8* a, long a_strid
 constexpr long kRows = 32;
 
 // Rows [0, whole) in blocks of 32, and the rest with a configuration of its own.
-void MatrixRows(const ByteTile& t, long begin, long end, long rows, i32* sums) {
+void MatrixRows(const CodeTile& t, long begin, long end, long rows, i32* sums) {
   const long first = rows > 16 ? (rows + 1) / 2 : rows, second = rows - first;
   Configure(first, second, t.used < kByteDepth ? t.used : kByteDepth);
   for (long c = 0; c < t.output.channels; c += kColumns) {
     const bool two = c + kByteChannels < t.output.channels;
-    const signed char* b = t.b + c * t.depth;
+    const signed char* b = static_cast<const signed char*>(t.b) + c * t.depth;
     TileFactors factors;
     MakeTile(t.output, c, &factors);
     for (long r = begin; r < end; r += rows) {
@@ -96,8 +96,8 @@ void MatrixRows(const ByteTile& t, long begin, long end, long rows, i32* sums) {
 // Rows that are so few that a tile would be almost empty are multiplied one by one.
 constexpr long kFewRows = 3;
 
-void MatrixTileOf(const ByteTile& t) {
-  if (t.rows < kFewRows) return TileOf<Upper<true>>(t);
+void MatrixTileOf(const CodeTile& t) {
+  if (t.rows < kFewRows) return ByteTileOf<Upper<true>>(t);
   alignas(64) i32 sums[kRows * kColumns];
   const long whole = t.rows / kRows * kRows;
   if (whole > 0) MatrixRows(t, 0, whole, kRows, sums);
@@ -112,7 +112,7 @@ DEVICE_FN V WordSum(V low_low, V low_high, V high_low, V high_high) {
   return Add64(low, high);
 }
 
-void StoreWords(const WordTile& t, long channel, long row, long rows, const i32* sums) {
+void StoreWords(const CodeTile& t, long channel, long row, long rows, const i32* sums) {
   constexpr long kPart = 16 * kByteChannels;
   WordChannels channels;
   MakeChannels(t.output, channel, nullptr, &channels);
@@ -120,13 +120,13 @@ void StoreWords(const WordTile& t, long channel, long row, long rows, const i32*
     const V a = Load(sums), b = Load(sums + kPart), c = Load(sums + 2 * kPart);
     const V d = Load(sums + 3 * kPart);
     const Sums both{WordSum(a, b, c, d), WordSum(Odd(a), Odd(b), Odd(c), Odd(d))};
-    StoreWords(t.output, channels, both, t.y + (row + i) * t.y_stride);
+    StoreWords(t.output, channels, both, row + i);
   }
 }
 
 // Tiles 0 to 3: the sums low low, low high, high low, high high (of a and b); 4 and 5: the planes
 // of a; 6 and 7: those of b.
-void WordTileOf(const WordTile& t) {
+void MatrixWordTileOf(const CodeTile& t) {
   constexpr long kPart = 16 * kByteChannels;
   alignas(64) i32 sums[4 * kPart];
   for (long r = 0; r < t.rows; r += 16) {
@@ -134,7 +134,7 @@ void WordTileOf(const WordTile& t) {
     if (r == 0 || rows < 16) ConfigureWords(rows);
     const u8* a = t.a + r * t.a_stride;
     for (long c = 0; c < t.output.channels; c += kByteChannels) {
-      const u8* b = t.b + 2 * c * t.depth;
+      const u8* b = static_cast<const u8*>(t.b) + 2 * c * t.depth;
       const u8* b_high = b + kByteChannels * t.depth;
       _tile_zero(0);
       _tile_zero(1);

@@ -104,7 +104,7 @@ void StoreRows(const ByteOutput& o, const ChannelFactors<F, N>& c, long channel,
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       const long at = i + r < rows ? i + r : i;
-      y[r] = o.y + (row + at) * o.y_stride + channel;
+      y[r] = static_cast<u8*>(o.y) + (row + at) * o.y_stride + channel;
 #pragma GCC unroll 4
       for (int j = 0; j < N; ++j) v[r * N + j] = Load(sums + at * stride + j * kLanes);
     }

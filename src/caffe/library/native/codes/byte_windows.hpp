@@ -22,13 +22,14 @@ DEVICE_FN Taps Interleaved(const V* x) {
 }
 
 // The weights of four taps from `tap` on, and of part q of the channels from `channel` on.
-DEVICE_FN V WindowWeights(const signed char* w, long tap_stride, long channel, long tap, long q) {
+DEVICE_FN V WindowWeights(const void* w, long tap_stride, long channel, long tap, long q) {
   const long block = channel / kByteLanes * kByteLanes;
-  return Load(w + block * tap_stride + tap * kByteLanes + 64 * q + channel - block);
+  return Load(static_cast<const u8*>(w) + block * tap_stride + tap * kByteLanes + 64 * q + channel -
+              block);
 }
 
 // The same of channels that are half a window's, for both halves.
-DEVICE_FN V HalfWeights(const signed char* w, long tap_stride, long channel, long tap, long q) {
+DEVICE_FN V HalfWeights(const void* w, long tap_stride, long channel, long tap, long q) {
   if (kWindow == 16) return WindowWeights(w, tap_stride, channel, tap, q % 2);
   return Repeated(WindowWeights(w, tap_stride, channel, tap, q));
 }
@@ -54,7 +55,7 @@ void MakeLanes(const ByteOutput& o, long channel, long count, ChannelFactors<F, 
 
 // kHalves: the channels are half a window's, so that two positions are computed at once.
 template <bool kHalves, bool kPositive, class F>
-void FastWindows(const ByteWindows& w, const ChannelFactors<F, 4>& f, long channel, long count) {
+void FastWindows(const CodeWindows& w, const ChannelFactors<F, 4>& f, long channel, long count) {
   const ByteOutput& o = w.output;
   const Mask mask = MaskOf(count);
   ByteWeights weights[kMostTaps / kByteTaps][4];
@@ -71,20 +72,21 @@ void FastWindows(const ByteWindows& w, const ChannelFactors<F, 4>& f, long chann
 #pragma GCC unroll 4
     for (int q = 0; q < 4; ++q) sum[q] = f.bias[q];
     for (long t = 0; t < w.tap_stride; t += kByteTaps) {
-      const u8* const* taps = w.taps + i * w.tap_stride + t;
-      const u8* const* more = w.taps + next * w.tap_stride + t;
+      const void* const* taps = w.taps + i * w.tap_stride + t;
+      const void* const* more = w.taps + next * w.tap_stride + t;
       V r[4];
 #pragma GCC unroll 4
       for (int p = 0; p < 4; ++p) {
-        r[p] = kHalves ? LoadHalves(taps[p] + channel, more[p] + channel)
-                       : LoadBytes(taps[p] + channel, mask);
+        const u8* code = static_cast<const u8*>(taps[p]) + channel;
+        r[p] = kHalves ? LoadHalves(code, static_cast<const u8*>(more[p]) + channel)
+                       : LoadBytes(code, mask);
       }
       const Taps x = Interleaved(r);
 #pragma GCC unroll 4
       for (int q = 0; q < 4; ++q) sum[q] = Dot(sum[q], x.part[q], weights[t / kByteTaps][q]);
     }
     const V codes = Codes<kPositive, false>(sum, f);
-    u8* y = o.y + channel;
+    u8* y = static_cast<u8*>(o.y) + channel;
     if (kHalves) {
       StorePart<kWindow / 2, 1>(y + next * o.y_stride, codes);
       StorePart<kWindow / 2, 0>(y + i * o.y_stride, codes);
@@ -95,16 +97,17 @@ void FastWindows(const ByteWindows& w, const ChannelFactors<F, 4>& f, long chann
 }
 
 template <bool kHalves, class F>
-void FastWindows(const ByteWindows& w, const ChannelFactors<F, 4>& f, long channel, long count) {
+void FastWindows(const CodeWindows& w, const ChannelFactors<F, 4>& f, long channel, long count) {
   w.output.lowest >= w.output.zero_y ? FastWindows<kHalves, true>(w, f, channel, count)
                                      : FastWindows<kHalves, false>(w, f, channel, count);
 }
 
 // The channels from `channel` on with any factors.
-void WindowsOneByOne(const ByteWindows& w, long channel, long count) {
+void WindowsOneByOne(const CodeWindows& w, long channel, long count) {
   constexpr long kRows = 16;  // positions whose sums stay in the first cache
   i32 sums[kRows * kWindow], weights[kWindow];
-  const signed char* from = w.w + channel / kByteLanes * kByteLanes * w.tap_stride;
+  const signed char* from =
+      static_cast<const signed char*>(w.w) + channel / kByteLanes * kByteLanes * w.tap_stride;
   for (long first = 0; first < w.positions; first += kRows) {
     const long rows = w.positions - first < kRows ? w.positions - first : kRows;
     for (long i = 0; i < rows * kWindow; ++i) sums[i] = 0;
@@ -114,7 +117,7 @@ void WindowsOneByOne(const ByteWindows& w, long channel, long count) {
         weights[i] = from[t / 4 * 4 * kByteLanes + lane + t % 4];
       }
       for (long i = 0; i < rows; ++i) {
-        const u8* x = w.taps[(first + i) * w.tap_stride + t] + channel;
+        const u8* x = static_cast<const u8*>(w.taps[(first + i) * w.tap_stride + t]) + channel;
         i32* sum = sums + i * kWindow;
         for (long c = 0; c < count; ++c) sum[c] += x[c] * weights[c];
       }
@@ -124,7 +127,7 @@ void WindowsOneByOne(const ByteWindows& w, long channel, long count) {
 }
 
 // Set: Plain, or what else chooses the factors.
-template <class Set> void WindowsOf(const ByteWindows& w) {
+template <class Set> void ByteWindowsOf(const CodeWindows& w) {
   const ByteOutput& o = w.output;
   for (long channel = 0; channel < o.channels; channel += kWindow) {
     const long count = o.channels - channel < kWindow ? o.channels - channel : kWindow;
@@ -143,7 +146,7 @@ template <class Set> void WindowsOf(const ByteWindows& w) {
 
 // --- Lines of windows of 3x3 ---------------------------------------------------------------------
 
-// A block of channels of ByteLines.
+// A block of channels of CodeLines.
 template <class F> struct LineBlock {
   ChannelFactors<F, 4> lanes;
   ByteWeights weights[2][3][4];  // of three columns; for the second line a row below
@@ -220,7 +223,7 @@ void LineOf(const LineBlock<F>& b, long count, long width, const u8* x, u8* y) {
 }
 
 template <int kStride, bool kPositive, class F>
-void LinesOfBlock(const ByteLines& t, const LineBlock<F>& b, long count, const u8* x, u8* y) {
+void LinesOfBlock(const CodeLines& t, const LineBlock<F>& b, long count, const u8* x, u8* y) {
   long line = 0;
   for (; t.line_stride == t.pitch && line + 2 <= t.lines; line += 2) {
     LineOf<2, kStride, kPositive>(b, count, t.width, x + line * t.line_stride, y + line * b.line);
@@ -231,7 +234,7 @@ void LinesOfBlock(const ByteLines& t, const LineBlock<F>& b, long count, const u
 }
 
 // The channels from `channel` on.
-template <class F> void LinesOfChannels(const ByteLines& t, long channel, long count) {
+template <class F> void LinesOfChannels(const CodeLines& t, long channel, long count) {
   const ByteOutput& o = t.output;
   // Windows beside each other, because the pixels of half a vector are.
   const bool pairs = 2 * o.channels == kWindow && t.stride == 1;
@@ -248,8 +251,8 @@ template <class F> void LinesOfChannels(const ByteLines& t, long channel, long c
     b.weights[0][i / 4][i % 4] = MakeByteWeights(w);
     b.weights[1][i / 4][i % 4] = MakeByteWeights(Left<8>(w));
   }
-  const u8* x = t.x + channel;
-  u8* y = o.y + channel;
+  const u8* x = static_cast<const u8*>(t.x) + channel;
+  u8* y = static_cast<u8*>(o.y) + channel;
   const bool positive = o.lowest >= o.zero_y;
   if (t.stride == 2 || pairs) {
     positive ? LinesOfBlock<2, true>(t, b, count, x, y) : LinesOfBlock<2, false>(t, b, count, x, y);
@@ -258,7 +261,7 @@ template <class F> void LinesOfChannels(const ByteLines& t, long channel, long c
   }
 }
 
-template <class Set> bool LinesOf(const ByteLines& t) {
+template <class Set> bool ByteLinesOf(const CodeLines& t) {
   const ByteOutput& o = t.output;
   if (!IsFast(o, 0, o.channels)) return false;
   for (long channel = 0; channel < o.channels; channel += kWindow) {

@@ -45,16 +45,17 @@ void StoreAll(const ByteOutput& o, long channel, long m, long n, const i32* sums
 
 void RequantizeOf(const ByteOutput& o, bool rows_are_channels, long m, long n, const i32* sums) {
   if (rows_are_channels) {
-    StoreAll<true>(o, 0, m, n, sums, n, o.y);
+    StoreAll<true>(o, 0, m, n, sums, n, static_cast<u8*>(o.y));
   } else {
-    StoreAll<false>(o, 0, m, n, sums, n, o.y);
+    StoreAll<false>(o, 0, m, n, sums, n, static_cast<u8*>(o.y));
   }
 }
 
 // Stores rows [row, row + rows) of `count` channels from `channel` on.
 void StoreOneByOne(const ByteOutput& o, long channel, long count, long row, long rows,
                    const i32* sums, long stride) {
-  StoreAll<false>(o, channel, rows, count, sums, stride, o.y + row * o.y_stride + channel);
+  StoreAll<false>(o, channel, rows, count, sums, stride,
+                  static_cast<u8*>(o.y) + row * o.y_stride + channel);
 }
 
 }  // namespace

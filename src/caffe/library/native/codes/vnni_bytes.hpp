@@ -11,7 +11,7 @@ constexpr int kDotRows = 14;
 // Sums of R rows and C blocks of channels, added to `bias`. Another line of `next` is fetched for
 // each four products.
 template <int R, int C>
-__attribute__((noinline)) void Dots(const ByteTile& t, const u8* a, const signed char* b,
+__attribute__((noinline)) void Dots(const CodeTile& t, const u8* a, const signed char* b,
                                     const V* bias, const signed char* next, i32* sums) {
   V c[R][C];
 #pragma GCC unroll 16
@@ -39,10 +39,10 @@ __attribute__((noinline)) void Dots(const ByteTile& t, const u8* a, const signed
 
 // All rows of up to two blocks of channels: `store` gets some rows of sums.
 template <class Store>
-void Columns(const ByteTile& t, long channel, const V* bias, const Store& store) {
+void Columns(const CodeTile& t, long channel, const V* bias, const Store& store) {
   alignas(64) i32 sums[kDotRows * kColumns];
   const bool two = channel + kByteChannels < t.output.channels;
-  const signed char* b = t.b + channel * t.depth;
+  const signed char* b = static_cast<const signed char*>(t.b) + channel * t.depth;
   long pass = 0;
   for (long line = 0; line < t.lines; ++line) {
     ForParts(t.rows, kDotRows, [&](long r, long rows) {
@@ -61,7 +61,7 @@ void Columns(const ByteTile& t, long channel, const V* bias, const Store& store)
   }
 }
 
-template <class F, int N> void FastColumns(const ByteTile& t, long channel, long count) {
+template <class F, int N> void FastColumns(const CodeTile& t, long channel, long count) {
   ChannelFactors<F, N> f;
   MakeChannels(t.output, channel, count, &f);
   Columns(t, channel, f.bias, [&](long row, long rows, const i32* sums) {
@@ -69,7 +69,7 @@ template <class F, int N> void FastColumns(const ByteTile& t, long channel, long
   });
 }
 
-template <class Set> void TileOf(const ByteTile& t) {
+template <class Set> void ByteTileOf(const CodeTile& t) {
   const ByteOutput& o = t.output;
   for (long c = 0; c < o.channels; c += kColumns) {
     const long count = o.channels - c < kColumns ? o.channels - c : kColumns;

@@ -163,7 +163,7 @@ void Slices(const Operand& a, const u8* const* b, const i32* const* starts, long
 }
 
 // The products of a sum: all after them have weights of 0.
-long UsedBy(const WordTile& t) { return t.upper ? t.used : t.depth; }
+long UsedBy(const CodeTile& t) { return t.upper ? t.used : t.depth; }
 
 struct Block {
   const WordPartsHeader* header;
@@ -172,10 +172,11 @@ struct Block {
   DoubleFactors factors;
 };
 
-Block MakeBlock(const WordTile& t, long channel) {
+Block MakeBlock(const CodeTile& t, long channel) {
   const long header = WordPartsHeaderBytes(t.depth), rest = t.output.channels - channel;
   Block block;
-  const u8* at = t.b + channel / kByteChannels * (header + 3 * kByteChannels * t.depth);
+  const u8* at = static_cast<const u8*>(t.b) +
+                 channel / kByteChannels * (header + 3 * kByteChannels * t.depth);
   block.header = reinterpret_cast<const WordPartsHeader*>(at);
   block.weights = at + header;
   block.channel = channel;
@@ -205,7 +206,8 @@ void StoreSlowly(const ByteOutput& o, const Block& block, __m512d first, __m512d
   }
 }
 
-void StoreRow(const ByteOutput& o, const Block& block, __m512d first, __m512d second, u16* y) {
+void StoreRow(const ByteOutput& o, const Block& block, __m512d first, __m512d second, long row) {
+  u16* y = static_cast<u16*>(o.y) + row * o.y_stride;
   if (!block.factors.fast) return StoreSlowly(o, block, first, second, ~0u, y);
   const V fixed = Fixed(first, second, block.factors);
   const __mmask16 mask = static_cast<__mmask16>((1u << block.count) - 1);
@@ -219,7 +221,7 @@ void StoreRow(const ByteOutput& o, const Block& block, __m512d first, __m512d se
 
 // Rows of two blocks, or a block and a part of one. The sums of earlier slices are in `wide`, if
 // there are any.
-void StorePairs(const WordTile& t, long row, long rows, const Block* blocks, const i32* sums,
+void StorePairs(const CodeTile& t, long row, long rows, const Block* blocks, const i32* sums,
                 const __m512d (*wide)[2]) {
   const ByteOutput& o = t.output;
   const DoubleFactors first = blocks[0].factors, second = blocks[1].factors;
@@ -236,19 +238,18 @@ void StorePairs(const WordTile& t, long row, long rows, const Block* blocks, con
     }
     const V a = Fixed(v[0], v[1], first), b = Fixed(v[2], v[3], second);
     least = LeastUnsigned(least, LeastUnsigned(a, b));
-    _mm512_mask_storeu_epi16(t.y + (row + r) * t.y_stride + blocks[0].channel, mask,
-                             _mm512_permutexvar_epi64(order, Upper16(a, b)));
+    _mm512_mask_storeu_epi16(static_cast<u16*>(o.y) + (row + r) * o.y_stride + blocks[0].channel,
+                             mask, _mm512_permutexvar_epi64(order, Upper16(a, b)));
   }
   if (__builtin_expect(Unsure(least) == 0, 1)) return;
   for (long i = 0; i < 2 * rows; ++i) {
-    StoreRow(o, blocks[i % 2], SumOf(sums, i, 0, wide), SumOf(sums, i, 1, wide),
-             t.y + (row + i / 2) * t.y_stride);
+    StoreRow(o, blocks[i % 2], SumOf(sums, i, 0, wide), SumOf(sums, i, 1, wide), row + i / 2);
   }
 }
 
 // Products [begin, end) of rows of a line, slice number `slice`. The sums of slices are added in
 // `wide`.
-void Rows(const WordTile& t, long line, long first, long rows, const Block* blocks, int count,
+void Rows(const CodeTile& t, long line, long first, long rows, const Block* blocks, int count,
           long slice, long begin, long end, __m512d (*wide)[2]) {
   alignas(64) i32 sums[24 * kLanes];
   const u8* b[2];
@@ -286,7 +287,7 @@ void Rows(const WordTile& t, long line, long first, long rows, const Block* bloc
     wide[i][0] = low;
     wide[i][1] = high;
     if (!last) continue;
-    StoreRow(t.output, blocks[i % count], low, high, t.y + (row + i / count) * t.y_stride);
+    StoreRow(t.output, blocks[i % count], low, high, row + i / count);
   }
 }
 
@@ -325,7 +326,7 @@ struct PartTaps {
 
 // --- Tiles ---------------------------------------------------------------------------------------
 
-void TileOf(const WordTile& t) {
+void WordTileOf(const CodeTile& t) {
   const long used = UsedBy(t);
   // Lines whose sums stay in the caches together.
   const long group = t.rows > 0 && t.rows < kMostWide ? kMostWide / t.rows : 1;

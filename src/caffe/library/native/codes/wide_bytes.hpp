@@ -86,7 +86,7 @@ void Dots(long used, const u8* x, const signed char* b, bool first, i32* sums) {
 }
 
 // The sums of `channels` channels from `channel` on, of rows that are widened part by part.
-void WideSums(const ByteTile& t, long channel, long channels, long row, long rows, long begin,
+void WideSums(const CodeTile& t, long channel, long channels, long row, long rows, long begin,
               long end, i32* sums) {
   alignas(64) u8 x[kWideRows * kWidePitch];
   for (long k = begin; k < end; k += kWide) {
@@ -95,7 +95,8 @@ void WideSums(const ByteTile& t, long channel, long channels, long row, long row
       Widen(t.a + (row + i) * t.a_stride + k, part, x + i * kWidePitch);
     }
     for (long block = 0; block < channels; block += kByteChannels) {
-      const signed char* b = t.b + (channel + block) * t.depth + k * kByteChannels;
+      const signed char* b =
+          static_cast<const signed char*>(t.b) + (channel + block) * t.depth + k * kByteChannels;
       const long rest = channels - block, most = rest < kByteChannels ? rest : kByteChannels;
       ForParts(rows, kTileRows, [&](long first, long count) {
         ForRows<kTileRows>(count, [&](auto r) {
@@ -117,7 +118,7 @@ void WideSums(const ByteTile& t, long channel, long channels, long row, long row
 constexpr long kNarrowSlice = 1 << 15;
 
 // Sums of 64 bits.
-void DeepTile(const ByteTile& t, long channel, long channels, long row, i32* sums) {
+void DeepTile(const CodeTile& t, long channel, long channels, long row, i32* sums) {
   const ByteOutput& o = t.output;
   i64 wide[kWideChannels] = {};
   for (long k = 0; k < t.used; k += kNarrowSlice) {
@@ -125,13 +126,13 @@ void DeepTile(const ByteTile& t, long channel, long channels, long row, i32* sum
              sums);
     for (long c = 0; c < channels; ++c) wide[c] += sums[c];
   }
-  u8* y = o.y + row * o.y_stride + channel;
+  u8* y = static_cast<u8*>(o.y) + row * o.y_stride + channel;
   for (long c = 0; c < channels; ++c) {
     y[c] = static_cast<u8>(Code(o, wide[c] + o.bias[channel + c], channel + c));
   }
 }
 
-void TileOf(const ByteTile& t) {
+void ByteTileOf(const CodeTile& t) {
   alignas(64) i32 sums[kWideRows * kWideChannels];
   const ByteOutput& o = t.output;
   const bool deep = t.depth > kNarrowSlice;

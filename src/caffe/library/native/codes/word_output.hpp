@@ -73,8 +73,8 @@ void MakeChannels(const ByteOutput& o, long channel, const long* sums, WordChann
   MakeFactors(o, order, sums, &w->factors);
 }
 
-// Stores the codes of a row, whose first one is `y`.
-DEVICE_FN void StoreWords(const ByteOutput& o, const WordChannels& w, const Sums& sums, u16* y) {
+DEVICE_FN void StoreWords(const ByteOutput& o, const WordChannels& w, const Sums& sums, long row) {
+  u16* y = static_cast<u16*>(o.y) + row * o.y_stride;
   if (w.factors.fast) return StoreCodes(y + w.channel, Codes(sums, w.factors), w.count);
   alignas(64) i64 all[2][kLanes / 2];
   Store(all[0], sums.even);

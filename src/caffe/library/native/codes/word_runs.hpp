@@ -48,7 +48,7 @@ DEVICE_FN void AddRuns(long pairs, const u8* a, long a_stride, const u8* b, V (&
 // Products [begin, end) of R rows and C vectors of channels, added to `wide`, rows of
 // kBlockVectors, or written.
 template <int R, int C>
-__attribute__((noinline)) void Dots(const WordTile& t, long begin, long end, const u8* a,
+__attribute__((noinline)) void Dots(const CodeTile& t, long begin, long end, const u8* a,
                                     const u8* runs, const u8* b, Sums* wide) {
   V sum[R][C], upper[R][C];
 #pragma GCC unroll 8
@@ -79,13 +79,13 @@ __attribute__((noinline)) void Dots(const WordTile& t, long begin, long end, con
   }
 }
 
-void TileOf(const WordTile& t) {
+void WordTileOf(const CodeTile& t) {
   constexpr long kSlice = 1 << 15;        // products of Wide
   constexpr long kFirstCache = 24 << 10;  // bytes of weights
   constexpr int kTwoRowVectors = kBlockVectors < 2 ? 1 : 2;
   const long header = WordHeaderBytes(t.depth), bytes = 2 * kByteChannels * t.depth;
   for (long block = 0; block < t.output.channels; block += kByteChannels) {
-    const u8* at = t.b + block / kByteChannels * (header + bytes);
+    const u8* at = static_cast<const u8*>(t.b) + block / kByteChannels * (header + bytes);
     const WordHeader* h = reinterpret_cast<const WordHeader*>(at);
     WordChannels channels[kBlockVectors];
     long vectors = 0;
@@ -109,7 +109,7 @@ void TileOf(const WordTile& t) {
       });
       for (long r = 0; r < rows; ++r) {
         for (long v = 0; v < vectors; ++v) {
-          StoreWords(t.output, channels[v], wide[r][v], t.y + (row + r) * t.y_stride);
+          StoreWords(t.output, channels[v], wide[r][v], row + r);
         }
       }
     });

@@ -9,8 +9,9 @@ constexpr long kMostWordTaps = 64, kWordWindow = 2 * kLanes;  // channels of two
 
 // Channels [begin, end) of a window with any factors. code(t, c): the code of tap t.
 template <class Tap>
-void WindowOneByOne(const ByteOutput& o, const short* w, long taps, long begin, long end, u16* y,
-                    const Tap& code) {
+void WindowOneByOne(const ByteOutput& o, const void* weights, long taps, long begin, long end,
+                    u16* y, const Tap& code) {
+  const short* w = static_cast<const short*>(weights);
   for (long c = begin; c < end; ++c) {
     i64 sum = o.bias[c];
     for (long t = 0; t < taps; ++t) {
@@ -21,10 +22,11 @@ void WindowOneByOne(const ByteOutput& o, const short* w, long taps, long begin, 
   }
 }
 
-void WindowOneByOne(const WordWindows& w, long position, long begin, long end) {
-  const u16* const* taps = w.taps + position * w.tap_stride;
-  WindowOneByOne(w.output, w.w, w.tap_stride, begin, end, w.y + position * w.y_stride,
-                 [taps](long t, long c) { return taps[t][c]; });
+void WindowOneByOne(const CodeWindows& w, long position, long begin, long end) {
+  const void* const* taps = w.taps + position * w.tap_stride;
+  u16* y = static_cast<u16*>(w.output.y) + position * w.output.y_stride;
+  WindowOneByOne(w.output, w.w, w.tap_stride, begin, end, y,
+                 [taps](long t, long c) { return static_cast<const u16*>(taps[t])[c]; });
 }
 
 // Elements of both in turns: the first four of each eight channels, and the others.
@@ -68,20 +70,20 @@ template <class Set, long kPairs> struct WordLanes {
 };
 
 // Whether the weights of two taps, from `tap` on, are 0: taps are rounded up.
-bool HasNoWeights(const WordWindows& w, long tap) {
+bool HasNoWeights(const CodeWindows& w, long tap) {
   for (long i = 0; i < 2 * w.output.channels; ++i) {
-    if (w.w[tap * w.output.channels + i] != 0) return false;
+    if (static_cast<const short*>(w.w)[tap * w.output.channels + i] != 0) return false;
   }
   return true;
 }
 
 // The channels of two vectors. kPairs: of taps; 0: `pairs`.
 template <class Set, int kPairs>
-void WindowsOfVector(const WordWindows& w, long channel, long pairs) {
+void WindowsOfVector(const CodeWindows& w, long channel, long pairs) {
   if (kPairs > 0) pairs = kPairs;
   WordLanes<Set, kMostWordTaps / 2> lanes;
   for (long p = 0; p < pairs; ++p) {
-    lanes.SetPair(p, w.w + channel, w.output.channels, 2 * p, 2 * p + 1);
+    lanes.SetPair(p, static_cast<const short*>(w.w) + channel, w.output.channels, 2 * p, 2 * p + 1);
   }
   lanes.SetFactors(w.output, channel);
   const V top = SetWords(0x8000);
@@ -90,24 +92,26 @@ void WindowsOfVector(const WordWindows& w, long channel, long pairs) {
       WindowOneByOne(w, i, channel, channel + kWordWindow);
       continue;
     }
-    const u16* const* taps = w.taps + i * w.tap_stride;
+    const void* const* taps = w.taps + i * w.tap_stride;
     V sum[2] = {Zero(), Zero()}, upper[2] = {Zero(), Zero()};
 #pragma GCC unroll 8
     for (long p = 0; p < pairs; ++p) {
       V x[2];
-      Interleave(Flip(Load(taps[2 * p] + channel), top), Flip(Load(taps[2 * p + 1] + channel), top),
-                 x);
+      const auto codes = [&](long t) {
+        return Flip(Load(static_cast<const u16*>(taps[t]) + channel), top);
+      };
+      Interleave(codes(2 * p), codes(2 * p + 1), x);
 #pragma GCC unroll 2
       for (int h = 0; h < 2; ++h) Set::Add(x[h], lanes.weights[p][h], &sum[h], &upper[h]);
     }
-    u16* y = w.y + i * w.y_stride + channel;
+    u16* y = static_cast<u16*>(w.output.y) + i * w.output.y_stride + channel;
     if (__builtin_expect(!Set::StoreCodes(sum, upper, lanes.factors, y), 0)) {
       WindowOneByOne(w, i, channel, channel + kWordWindow);
     }
   }
 }
 
-template <class Set> void WindowsOf(const WordWindows& w) {
+template <class Set> void WordWindowsOf(const CodeWindows& w) {
   long channel = 0, taps = w.tap_stride;
   while (taps > 2 && HasNoWeights(w, taps - 2)) taps -= 2;
   for (; channel + kWordWindow <= w.output.channels && taps <= kMostWordTaps;
@@ -129,7 +133,7 @@ constexpr long kLinePairs = 5;
 constexpr long kLineTaps[kLinePairs][2] = {{0, 1}, {4, 5}, {8, 9}, {2, 6}, {10, 11}};
 
 template <class Set, int kStride>
-void LineOf(const WordLines& w, long channel, const WordLanes<Set, kLinePairs>& lanes,
+void LineOf(const CodeLines& w, long channel, const WordLanes<Set, kLinePairs>& lanes,
             const short* line, u16* y) {
   const long next = w.output.channels;
   // Rows 0 and 1 of a column; rows 2 of a column and the next one.
@@ -145,7 +149,7 @@ void LineOf(const WordLines& w, long channel, const WordLanes<Set, kLinePairs>& 
   const short* x = line + channel;
   read(x, a);
   if (kStride == 1) read(x + next, b);
-  for (long i = 0; i < w.width; ++i, x += kStride * next, y += w.y_stride) {
+  for (long i = 0; i < w.width; ++i, x += kStride * next, y += w.output.y_stride) {
     if (kStride == 2) Interleave(Load(x + next), Load(x + next + w.pitch), b.upper);
     read(x + 2 * next, c);
     V sum[2], upper[2];
@@ -173,17 +177,18 @@ void LineOf(const WordLines& w, long channel, const WordLanes<Set, kLinePairs>& 
   }
 }
 
-template <class Set> bool LinesOf(const WordLines& w) {
+template <class Set> bool WordLinesOf(const CodeLines& w) {
   for (long channel = 0; channel < w.output.channels; channel += kWordWindow) {
     WordLanes<Set, kLinePairs> lanes;
     for (long p = 0; p < kLinePairs; ++p) {
-      lanes.SetPair(p, w.w + channel, w.output.channels, kLineTaps[p][0], kLineTaps[p][1]);
+      lanes.SetPair(p, static_cast<const short*>(w.w) + channel, w.output.channels, kLineTaps[p][0],
+                    kLineTaps[p][1]);
     }
     lanes.SetFactors(w.output, channel);
     if (!lanes.fast) return false;
     for (long i = 0; i < w.lines; ++i) {
-      const short* line = w.x + i * w.line_stride;
-      u16* y = w.y + i * w.width * w.y_stride;
+      const short* line = static_cast<const short*>(w.x) + i * w.line_stride;
+      u16* y = static_cast<u16*>(w.output.y) + i * w.width * w.output.y_stride;
       if (w.stride == 1) {
         LineOf<Set, 1>(w, channel, lanes, line, y);
       } else {

@@ -28,16 +28,11 @@ template <bool kUpper> constexpr ByteSteps StepsOf(const char* name) {
   return {.name = name,
           .matrix = false,
           .reads_windows = true,
-          .tile = &TileOf<Upper<kUpper>>,
-          .windows = &WindowsOf<Upper<kUpper>>,
-          .lines = &LinesOf<Upper<kUpper>>,
-          .line_channels = kMaskBytes,
-          .words = &TileOf,
-          .word_form = CodeForm::kWordParts,
+          .bytes = {&ByteTileOf<Upper<kUpper>>, CodeForm::kBytes, &ByteWindowsOf<Upper<kUpper>>,
+                    &ByteLinesOf<Upper<kUpper>>, kMaskBytes},
+          .words = {&WordTileOf, CodeForm::kWordParts, &WordWindowsOf<PartTaps>,
+                    &WordLinesOf<PartTaps>, kWordWindow},
           .split = &SplitRow,
-          .word_windows = &WindowsOf<PartTaps>,
-          .word_lines = &LinesOf<PartTaps>,
-          .word_line_channels = kWordWindow,
           .begin = nullptr,
           .end = nullptr,
           .requantize = &RequantizeOf};
@@ -48,9 +43,9 @@ constexpr ByteSteps MatrixSteps() {
   ByteSteps steps = StepsOf<true>("amx");
   steps.matrix = true;
   steps.reads_windows = false;
-  steps.tile = &MatrixTileOf;
-  steps.words = &WordTileOf;
-  steps.word_form = CodeForm::kWordBytes;
+  steps.bytes.tile = &MatrixTileOf;
+  steps.words.tile = &MatrixWordTileOf;
+  steps.words.form = CodeForm::kWordBytes;
   steps.split = &SplitBytes;
   steps.end = &EndMatrix;
   return steps;
