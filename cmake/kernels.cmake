@@ -175,16 +175,14 @@ foreach(level IN LISTS CAFFE_HOST_LEVELS)
     file(CONFIGURE OUTPUT ${list_file} CONTENT "${host_text_${key}}" @ONLY)
     set(source ${CMAKE_BINARY_DIR}/generated/host/${key}_${level}.cpp)
     file(CONFIGURE OUTPUT ${source} CONTENT "#define CAFFE_HOST_LIST \"host/${key}.inc\"
-#include \"caffe/device/cpu/host_kernels.cpp\"
+#include \"caffe/device/cpu/host_kernels.hpp\"
 " @ONLY)
     list(APPEND level_sources ${source})
   endforeach()
-  add_library(caffe_host_${level} OBJECT ${level_sources}
-    ${CMAKE_SOURCE_DIR}/src/caffe/device/cpu/host_type.cpp)
+  add_library(caffe_host_${level} OBJECT ${level_sources})
   target_compile_definitions(caffe_host_${level} PRIVATE CAFFE_HOST_LEVEL=${level}
     CAFFE_TYPE_VALUE=caffe_type_value_${level} CAFFE_TYPE_CODE=caffe_type_code_${level})
   if(level MATCHES "v3|v4")
-    target_sources(caffe_host_${level} PRIVATE ${CMAKE_SOURCE_DIR}/src/caffe/device/cpu/host_half.cpp)
     target_compile_definitions(caffe_host_${level} PRIVATE
       CAFFE_HALF_DECODE=caffe_half_decode_${level} CAFFE_HALF_ENCODE=caffe_half_encode_${level})
   endif()

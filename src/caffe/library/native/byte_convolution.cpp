@@ -69,7 +69,7 @@ class ByteProductConvOp final : public ByteConvOp {
         windows_(!direct_ && ReadsWindows()),
         run_(RoundUp(window_.kernel[1] * d.in_channels, 4)),
         weights_(d.out_channels, windows_ ? window_.kernel[0] * run_ : d.depth(), d.group,
-                 d.in == kQuant16 ? steps_.word_form : CodeForm::kBytes) {
+                 TypedSteps().form) {
     const int threads = omp_get_max_threads();
     const int64_t depth = weights_.row_bytes(), rows = d.batch * positions_;
     // The rows of a thread are in its cache if it has written them: of 8 bits without matrix units,
@@ -104,7 +104,7 @@ class ByteProductConvOp final : public ByteConvOp {
       // As many blocks as threads, or a multiple.
       const int64_t blocks = RoundUp(Ceil(rows, block_), threads);
       const bool divides =
-          element_ == 2 ? steps_.word_form == CodeForm::kWordParts : !steps_.matrix;
+          element_ == 2 ? steps_.words.form == CodeForm::kWordParts : !steps_.matrix;
       const int64_t least = divides ? 1 : 16;
       block_ = std::max(std::min(block_, RoundUp(Ceil(rows, blocks), least)), least);
       if (!direct_) {
@@ -248,7 +248,7 @@ class ByteProductConvOp final : public ByteConvOp {
     // With 16 bits, gathered rows of many channels have fuller tiles, and are gathered for many
     // products.
     const bool few = d.geometry.kernel_count() > 1 && (pixels_ || d.out_channels < kManyOutputs);
-    const bool knows = element_ == 1 || (steps_.word_form == CodeForm::kWordParts && few);
+    const bool knows = element_ == 1 || (steps_.words.form == CodeForm::kWordParts && few);
     return steps_.reads_windows && knows && d.group == 1 && window_.dilation[1] == 1 &&
            d.geometry.axes() <= 2 && window_.output[1] >= kLeastWidth &&
            window_.kernel[0] * RoundUp(window_.kernel[1] * d.in_channels, 4) <= kNarrowDepth;
@@ -290,35 +290,17 @@ class ByteProductConvOp final : public ByteConvOp {
     const int64_t row = (image * window_.output[0] + line) * window_.output[1];
     const char* b = arguments.prepared.address() + channel * weights_.weight_row_bytes();
     char* y = arguments.y.address() + (row * d.y_row() + channel) * element_;
-    const auto set = [&](auto* tile) {
-      tile->rows = window_.output[1];
-      tile->lines = lines;
-      tile->depth = weights_.depth();
-      tile->runs = window_.kernel[0];
-      tile->used = tile->runs * run_;
-      tile->a = source + first * element_;
-      tile->a_stride = window_.stride[1] * d.in_channels;
-      tile->line_stride = window_.stride[0] * pitch;
-      tile->run_stride = window_.dilation[0] * pitch;
-    };
-    if (element_ == 2) {
-      WordTile tile{};
-      set(&tile);
-      tile.upper = source + 2 * plane_codes_ + first;
-      tile.b = reinterpret_cast<const uint8_t*>(b);
-      tile.output = MakeByteOutput(d.epilogue, *arguments.quant, channel, channels, 65535);
-      tile.y = reinterpret_cast<uint16_t*>(y);
-      tile.y_stride = d.y_row();
-      steps_.words(tile);
-    } else {
-      ByteTile tile{};
-      set(&tile);
-      tile.b = reinterpret_cast<const signed char*>(b);
-      tile.output = MakeByteOutput(d.epilogue, *arguments.quant, channel, channels);
-      tile.output.y = reinterpret_cast<uint8_t*>(y);
-      tile.output.y_stride = d.y_row();
-      steps_.tile(tile);
-    }
+    CodeTile tile = Tile(arguments, channel, channels, b, y);
+    tile.rows = window_.output[1];
+    tile.lines = lines;
+    tile.runs = window_.kernel[0];
+    tile.used = tile.runs * run_;
+    tile.a = source + first * element_;
+    tile.a_stride = window_.stride[1] * d.in_channels;
+    tile.line_stride = window_.stride[0] * pitch;
+    tile.run_stride = window_.dilation[0] * pitch;
+    if (element_ == 2) tile.upper = source + 2 * plane_codes_ + first;
+    TypedSteps().tile(tile);
     AddResidual(arguments, row, lines * window_.output[1], channel, channels);
   }
 
@@ -370,36 +352,32 @@ class ByteProductConvOp final : public ByteConvOp {
   void Multiply(const ConvArguments& arguments, int64_t group, int64_t channel, int64_t channels,
                 int64_t row, int64_t rows, const uint8_t* a) const {
     const ConvDescriptor& d = descriptor_;
-    const int64_t to = group * group_out_ + channel, depth = weights_.depth();
+    const int64_t to = group * group_out_ + channel;
     const char* b = arguments.prepared.address() + group * weights_.group_bytes() +
                     channel * weights_.weight_row_bytes();
     char* y = arguments.y.address() + (row * d.y_row() + to) * element_;
-    if (element_ == 2) {
-      WordTile tile{};
-      tile.rows = rows;
-      tile.depth = depth;
-      tile.a = a;
-      tile.a_stride = weights_.row_bytes();
-      tile.b = reinterpret_cast<const uint8_t*>(b);
-      tile.output = MakeByteOutput(d.epilogue, *arguments.quant, to, channels, 65535);
-      tile.y = reinterpret_cast<uint16_t*>(y);
-      tile.y_stride = d.y_row();
-      steps_.words(tile);
-      AddResidual(arguments, row, rows, to, channels);
-      return;
-    }
-    ByteTile tile{};
+    CodeTile tile = Tile(arguments, to, channels, b, y);
     tile.rows = rows;
-    tile.depth = depth;
     tile.used = UsedDepth(steps_, d.depth());
     tile.a = a;
     tile.a_stride = AStride();
-    tile.b = reinterpret_cast<const signed char*>(b);
-    tile.output = MakeByteOutput(d.epilogue, *arguments.quant, to, channels);
-    tile.output.y = reinterpret_cast<uint8_t*>(y);
-    tile.output.y_stride = d.y_row();
-    steps_.tile(tile);
+    TypedSteps().tile(tile);
     AddResidual(arguments, row, rows, to, channels);
+  }
+
+  const TypeSteps& TypedSteps() const { return element_ == 2 ? steps_.words : steps_.bytes; }
+
+  // Without its rows.
+  CodeTile Tile(const ConvArguments& arguments, int64_t channel, int64_t channels, const char* b,
+                char* y) const {
+    const ConvDescriptor& d = descriptor_;
+    CodeTile tile{};
+    tile.depth = weights_.depth();
+    tile.b = b;
+    tile.output = MakeByteOutput(d.epilogue, *arguments.quant, channel, channels, d.in);
+    tile.output.y = y;
+    tile.output.y_stride = d.y_row();
+    return tile;
   }
 
   // Bytes from one row of activations to the next.

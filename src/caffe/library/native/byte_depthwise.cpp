@@ -20,7 +20,7 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
  public:
   DepthwiseConvOp(Device* device, const ConvDescriptor& d)
       : ByteConvOp(device, d),
-        by_line_(ReadsLines(window_)),
+        by_line_(ReadsLines(window_, d.out_channels)),
         weights_(d.out_channels, by_line_ ? kLineTaps : d.geometry.kernel_count()) {
     // Several lines at once have the factors of their channels computed once.
     const int64_t all = d.batch * window_.output[0], threads = omp_get_max_threads();
@@ -64,7 +64,6 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
     char* const workspace = arguments.workspace.address();
     Code* zeros = reinterpret_cast<Code*>(workspace + zeros_at_);
     std::fill_n(zeros, ZeroCount(), static_cast<Code>(arguments.quant->zero_x));
-    const ByteSteps& steps = HostByteSteps();
     const int64_t height = window_.output[0], width = window_.output[1];
     if (by_line_ && RunLines(arguments)) return device_->CountLibraryCall();
 #pragma omp parallel for schedule(static) if (Parallel())
@@ -78,27 +77,15 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
       }
       Code* y = reinterpret_cast<Code*>(arguments.y.address()) + line * width * d.y_row();
       const char* w = arguments.prepared.address();
-      if constexpr (kBytes == 1) {
-        ByteWindows windows{};
-        windows.positions = lines * width;
-        windows.tap_stride = weights_.tap_stride();
-        windows.taps = taps;
-        windows.w = reinterpret_cast<const signed char*>(w);
-        windows.output = MakeByteOutput(d.epilogue, *arguments.quant, 0, d.out_channels);
-        windows.output.y = y;
-        windows.output.y_stride = d.y_row();
-        steps.windows(windows);
-      } else {
-        WordWindows windows{};
-        windows.positions = lines * width;
-        windows.tap_stride = weights_.tap_stride();
-        windows.taps = taps;
-        windows.w = reinterpret_cast<const int16_t*>(w);
-        windows.output = MakeByteOutput(d.epilogue, *arguments.quant, 0, d.out_channels, 65535);
-        windows.y = y;
-        windows.y_stride = d.y_row();
-        steps.word_windows(windows);
-      }
+      CodeWindows windows{};
+      windows.positions = lines * width;
+      windows.tap_stride = weights_.tap_stride();
+      windows.taps = reinterpret_cast<const void* const*>(taps);
+      windows.w = w;
+      windows.output = MakeByteOutput(d.epilogue, *arguments.quant, 0, d.out_channels, d.in);
+      windows.output.y = y;
+      windows.output.y_stride = d.y_row();
+      Steps().windows(windows);
       AddResidual(arguments, line * width, lines * width, 0, d.out_channels);
     }
     device_->CountLibraryCall();
@@ -111,12 +98,13 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
   static constexpr int64_t kLineTaps = 12;  // of 3 columns and 4 rows
   static constexpr int64_t kPadded = 128 << 10;
 
-  // Whether `lines` or `word_lines` of ByteSteps computes these windows.
-  static bool ReadsLines(const ConvWindow2d& w) {
-    const ByteSteps& steps = HostByteSteps();
-    const bool knows = kBytes == 1 ? steps.lines != nullptr : steps.word_lines != nullptr;
-    return knows && w.kernel[0] == 3 && w.kernel[1] == 3 && w.dilation[0] == 1 &&
-           w.dilation[1] == 1 && w.stride[1] <= 2;
+  static const TypeSteps& Steps() {
+    return kBytes == 1 ? HostByteSteps().bytes : HostByteSteps().words;
+  }
+  // Whether TypeSteps::lines computes these windows.
+  static bool ReadsLines(const ConvWindow2d& w, int64_t channels) {
+    return channels % Steps().line_channels == 0 && w.kernel[0] == 3 && w.kernel[1] == 3 &&
+           w.dilation[0] == 1 && w.dilation[1] == 1 && w.stride[1] <= 2;
   }
   static int64_t LineTap(int64_t row, int64_t column) { return column * 4 + row; }
 
@@ -169,32 +157,19 @@ template <class Code> class DepthwiseConvOp final : public ByteConvOp {
         Pad(source, first, PaddedRows(last - line), arguments.quant->zero_x, padded);
         x = padded;
       }
-      std::conditional_t<kBytes == 1, ByteLines, WordLines> lines{};
+      CodeLines lines{};
       lines.lines = last - line;
       lines.width = width;
       lines.line_stride = window_.stride[0] * row;
       lines.stride = window_.stride[1];
       lines.pitch = row;
-      lines.output = MakeByteOutput(d.epilogue, *arguments.quant, 0, d.out_channels,
-                                    std::numeric_limits<Code>::max());
+      lines.x = x;
+      lines.w = arguments.prepared.address();
+      lines.output = MakeByteOutput(d.epilogue, *arguments.quant, 0, d.out_channels, d.in);
       const int64_t position = (image * height + line) * width;
-      Code* y = reinterpret_cast<Code*>(arguments.y.address()) + position * d.y_row();
-      const char* w = arguments.prepared.address();
-      bool computes = false;
-      if constexpr (kBytes == 1) {
-        lines.x = x;
-        lines.w = reinterpret_cast<const signed char*>(w);
-        lines.output.y = y;
-        lines.output.y_stride = d.y_row();
-        computes = HostByteSteps().lines(lines);
-      } else {
-        lines.x = reinterpret_cast<const int16_t*>(x);
-        lines.w = reinterpret_cast<const int16_t*>(w);
-        lines.y = y;
-        lines.y_stride = d.y_row();
-        computes = HostByteSteps().word_lines(lines);
-      }
-      if (!computes) {
+      lines.output.y = reinterpret_cast<Code*>(arguments.y.address()) + position * d.y_row();
+      lines.output.y_stride = d.y_row();
+      if (!Steps().lines(lines)) {
         done = false;
         continue;
       }

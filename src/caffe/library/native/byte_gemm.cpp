@@ -36,13 +36,13 @@ class ByteGemmOp final : public GemmOp {
         rows_(rows_are_weights_ ? d.n : d.m),
         x_(Operand(!rows_are_weights_)),
         w_(Operand(rows_are_weights_)),
-        weights_(channels_, d.k, 1, words_ ? steps_.word_form : CodeForm::kBytes),
+        weights_(channels_, d.k, 1, (words_ ? steps_.words : steps_.bytes).form),
         copies_(words_ || d.k % kByteDepth != 0 || x_.k_stride != 1) {}
   const char* library() const override { return "native"; }
   int64_t workspace_bytes() const override { return copies_ ? rows_ * weights_.row_bytes() : 0; }
   int64_t prepared_bytes() const override { return weights_.bytes(); }
   std::string prepared_form() const override {
-    return Concat(words_ ? "words " : "bytes ", static_cast<int>(steps_.word_form), " ", channels_,
+    return Concat(words_ ? "words " : "bytes ", static_cast<int>(steps_.words.form), " ", channels_,
                   "x", descriptor_.k, w_.k_stride == 1 ? "" : " by columns");
   }
 
@@ -112,9 +112,9 @@ class ByteGemmOp final : public GemmOp {
     const ByteSteps* steps = &StepsForDepth(d.k);
     const int64_t channels = d.epilogue.bias == Epilogue::Bias::kPerRow ? d.m : d.n;
     const bool many = d.in == kQuant16 && channels * d.k > kMostWords;
-    if (!many || steps->word_form != CodeForm::kWordParts) return *steps;
+    if (!many || steps->words.form != CodeForm::kWordParts) return *steps;
     for (const ByteSteps* other : AllByteSteps()) {
-      if (other->word_form == CodeForm::kWordPairs) steps = other;
+      if (other->words.form == CodeForm::kWords) steps = other;
     }
     return *steps;
   }
@@ -180,30 +180,17 @@ class ByteGemmOp final : public GemmOp {
                 int64_t y_stride) const {
     const GemmDescriptor& d = descriptor_;
     const char* b = g.prepared.address() + p.channel * weights_.weight_row_bytes();
-    if (words_) {
-      WordTile tile{};
-      tile.rows = p.rows;
-      tile.depth = weights_.depth();
-      tile.a = reinterpret_cast<const uint8_t*>(x);
-      tile.a_stride = stride;
-      tile.b = reinterpret_cast<const uint8_t*>(b);
-      tile.output = MakeByteOutput(d.epilogue, *g.quant, p.channel, p.channels, 65535);
-      tile.y = reinterpret_cast<uint16_t*>(y);
-      tile.y_stride = y_stride;
-      steps_.words(tile);
-      return;
-    }
-    ByteTile tile{};
+    CodeTile tile{};
     tile.rows = p.rows;
     tile.depth = weights_.depth();
     tile.used = UsedDepth(steps_, d.k);
     tile.a = reinterpret_cast<const uint8_t*>(x);
     tile.a_stride = stride;
-    tile.b = reinterpret_cast<const signed char*>(b);
-    tile.output = MakeByteOutput(d.epilogue, *g.quant, p.channel, p.channels);
-    tile.output.y = reinterpret_cast<uint8_t*>(y);
+    tile.b = b;
+    tile.output = MakeByteOutput(d.epilogue, *g.quant, p.channel, p.channels, d.in);
+    tile.output.y = y;
     tile.output.y_stride = y_stride;
-    steps_.tile(tile);
+    (words_ ? steps_.words : steps_.bytes).tile(tile);
   }
 
   Device* device_;

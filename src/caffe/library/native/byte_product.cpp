@@ -124,11 +124,7 @@ void PackedBytes::Pack(const void* codes, const Order& order, char* to) const {
       if (order[i] == kNone) continue;
       const int64_t from = r * source + order[i];
       const int64_t at = (i / 4 * kByteChannels + row % kByteChannels) * 4 + i % 4;
-      if (form_ == CodeForm::kWordPairs) {
-        const int64_t word = (i / 2 * kByteChannels + row % kByteChannels) * 2 + i % 2;
-        reinterpret_cast<int16_t*>(block)[word] =
-            static_cast<int16_t>(static_cast<const uint16_t*>(codes)[from] - 32768);
-      } else if (form_ == CodeForm::kBytes) {
+      if (form_ == CodeForm::kBytes) {
         block[at] = static_cast<char>(static_cast<const uint8_t*>(codes)[from] - 128);
       } else {
         const int weight = static_cast<const uint16_t*>(codes)[from] - 32768;
@@ -266,7 +262,8 @@ void PackedWindows::Pack(const uint16_t* codes, char* to) const {
 }
 
 ByteOutput MakeByteOutput(const Epilogue& epilogue, const QuantArguments& arguments,
-                          int64_t channel, int64_t channels, int most) {
+                          int64_t channel, int64_t channels, DataType type) {
+  const int most = type == kQuant16 ? 65535 : 255;
   const auto ints = [channel](DevicePtr p) {
     return p ? reinterpret_cast<const int*>(p.address()) + channel : nullptr;
   };

@@ -21,7 +21,7 @@ bool HasFastByteSteps();
 // Whether tiles read rows of `depth` codes that follow each other, so that no copy is needed.
 bool ReadsRowsOf(const ByteSteps& steps, int64_t depth);
 
-// ByteTile::used for k products.
+// CodeTile::used for k products.
 int64_t UsedDepth(const ByteSteps& steps, int64_t k);
 
 // Weights [rows, k], packed for products. Rows are divided into `groups` equal parts, each
@@ -33,16 +33,14 @@ class PackedBytes {
   // Products of kNone have the weight 0.
   using Order = std::vector<int64_t>;
   static constexpr int64_t kNone = -1;
-  // `codes` are u8, or u16 for WordTile, in rows of the indices that are not kNone.
+  // `codes` are u8, or u16 for codes of 16 bits, in rows of the indices that are not kNone.
   void Pack(const void* codes, const Order& order, char* to) const;
   int64_t bytes() const { return groups_ * group_bytes_; }
   int64_t group_bytes() const { return group_bytes_; }
   // Elements of a row, or of one of its planes: k, rounded up.
   int64_t depth() const { return depth_; }
   // Bytes of a row of activations, and of one of weights.
-  int64_t row_bytes() const {
-    return depth_ * (form_ == CodeForm::kWordPairs ? 4 : weight_bytes());
-  }
+  int64_t row_bytes() const { return depth_ * weight_bytes(); }
   int64_t weight_row_bytes() const { return depth_ * weight_bytes() + header_ / kByteChannels; }
 
  private:
@@ -62,7 +60,7 @@ class PackedWindows {
  public:
   PackedWindows(int64_t channels, int64_t taps);
   void Pack(const uint8_t* codes, char* to) const;
-  // For WordWindows.
+  // For windows of 16 bits.
   void Pack(const uint16_t* codes, char* to) const;
   int64_t bytes() const;
   int64_t word_bytes() const { return 2 * channels_ * tap_stride_; }
@@ -73,8 +71,8 @@ class PackedWindows {
   int64_t channels_, taps_, tap_stride_;
 };
 
-// The requantization of `channels` channels from `channel` on, to codes up to `most`.
+// The requantization of `channels` channels from `channel` on, to codes of a type.
 ByteOutput MakeByteOutput(const Epilogue& epilogue, const QuantArguments& arguments,
-                          int64_t channel, int64_t channels, int most = 255);
+                          int64_t channel, int64_t channels, DataType type = kQuant8);
 
 }  // namespace caffe

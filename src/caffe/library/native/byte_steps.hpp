@@ -14,8 +14,8 @@ inline constexpr long kRunDepth = 16;      // products of 16 bits that have one 
 inline constexpr long kByteTaps = 4;       // taps of depthwise weights that are multiplied at once
 inline constexpr long kByteLanes = 64;     // channels of a block of depthwise weights
 
-// The forms of packed weights: for ByteTile, and the four of WordTile.
-enum class CodeForm { kBytes, kWordBytes, kWordPairs, kWords, kWordParts };
+// The forms of packed weights: for codes of 8 bits, and three for 16 bits.
+enum class CodeForm { kBytes, kWordBytes, kWords, kWordParts };
 
 // The requantization of the channels of a product, for all its rows.
 struct ByteOutput {
@@ -24,94 +24,73 @@ struct ByteOutput {
   const int *multiplier, *shift;
   const int *negative_multiplier, *negative_shift;  // of sums below 0; null if they have no slope
   int zero_y, lowest, highest;                      // codes
-  unsigned char* y;
-  long y_stride;
+  void* y;
+  long y_stride;  // in codes
 };
 
-// y [rows, channels] = requantized products of rows of codes with packed weights.
-struct ByteTile {
+// y [rows, channels] = requantized products of rows of codes with packed weights. Sums of 8 bits
+// have 32 bits, those of 16 bits 64. There are three forms of operands of 16 bits:
+// * kWordBytes: the products of the bytes of codes and weights are summed in 32 bits.
+// * kWords: codes - 32768 are multiplied with weights. A sum of two products fits 32 bits, and one
+//   of a run of 4 or 8 products where weights are small enough.
+// * kWordParts: the products of codes - 32768 and weights are summed modulo 2^32, and those of
+//   their upper bytes in 32 bits. The second sum is so close to the first one, in a slice, that it
+//   has its upper bits.
+struct CodeTile {
   long rows;
-  // For packed weights a multiple of kByteDepth. The generic steps alone know more than 2^15.
+  // Elements of a row or plane, a multiple of kByteDepth (kBytes, kWordBytes) or kPairDepth. The
+  // generic steps alone know more than 2^15.
   long depth;
-  // The products in a sum, a multiple of 4. In matrix units a multiple of kByteDepth, or less than
-  // that.
+  // kBytes: the products in a sum, a multiple of 4. In matrix units a multiple of kByteDepth, or
+  // less than that.
   long used;
+  // kWords: rows of codes - 32768. kWordParts: the same, followed by the high bytes of the codes.
+  // kWordBytes: rows of two planes, the low bytes of the codes, then the high ones.
   const unsigned char* a;
-  long a_stride;
-  const signed char* b;  // [channels / kByteChannels][depth / 4][kByteChannels][4]
+  long a_stride;  // in bytes
+  // kBytes: [channels / kByteChannels][depth / 4][kByteChannels][4]. kWordBytes: the same for
+  // [channels / kByteChannels][low, high], where weight = 256 high + low; high has a sign. kWords:
+  // [channels / kByteChannels][depth / 2][kByteChannels][2] of 16 bits, with a WordHeader before
+  // each block of channels. kWordParts: [channels / kByteChannels][depth / 4], each two pairs
+  // [2][kByteChannels][2] and the upper bytes [kByteChannels][4], with a WordPartsHeader before
+  // each block.
+  const void* b;
   ByteOutput output;
-  // Windows of an image, if ByteSteps::reads_windows. There are `lines` times `rows` rows, which
-  // follow each other in y. A row is `runs` equal parts of `used` bytes.
+  // Windows of an image, if ByteSteps::reads_windows, for kBytes, and for kWordParts if `upper` is
+  // not null: `a` are then the codes - 32768 of the image, `upper` their high bytes. There are
+  // `lines` times `rows` rows, which follow each other in y. A row is `runs` equal parts of `used`
+  // products; strides are in codes.
+  const unsigned char* upper = nullptr;
   long lines = 1, line_stride = 0;
   long runs = 1, run_stride = 0;
 };
 
 // Positions of a depthwise convolution. Position i and tap t read `channels` codes from
 // taps[i * tap_stride + t] on; tap_stride is a multiple of kByteTaps.
-struct ByteWindows {
+struct CodeWindows {
   long positions, tap_stride;
-  const unsigned char* const* taps;
-  const signed char* w;  // [channels / kByteLanes][tap_stride / 4][kByteLanes][4]
+  const void* const* taps;
+  // 8 bits: [channels / kByteLanes][tap_stride / 4][kByteLanes][4]; 16 bits: code - 32768,
+  // [tap_stride][channels].
+  const void* w;
   ByteOutput output;
 };
 
 // Windows of 3x3 of a depthwise convolution, in an image with its padding. The weights are those of
-// ByteWindows for the taps [column][row] of 3 columns and 4 rows; the 4th row is 0.
-struct ByteLines {
-  long lines, width;         // of outputs; lines follow each other in y
-  long line_stride, stride;  // of windows: in bytes, and in pixels, 1 or 2
-  const unsigned char* x;
-  long pitch;  // bytes of a row of the image
-  const signed char* w;
+// CodeWindows for the taps [column][row] of 3 columns and 4 rows; the 4th row is 0. Images of 16
+// bits have codes - 32768, and one more column, whose content does not matter.
+struct CodeLines {
+  long lines, width;                // of outputs; lines follow each other in y
+  long line_stride, stride, pitch;  // in codes; `stride` of windows in pixels, 1 or 2
+  const void *x, *w;
   ByteOutput output;
-};
-
-// Products of codes of 16 bits with weights of 16 bits. The sums have 64 bits. There are four forms
-// of operands:
-// * kWordBytes: the products of the bytes of codes and weights are summed in 32 bits.
-// * kWordPairs: bytes of codes, widened to 16 bits, are multiplied with weights of 16 bits. A sum
-//   of 2^8 products fits 32 bits.
-// * kWords: codes - 32768 are multiplied with weights. A sum of two products fits 32 bits, and one
-//   of a run of 4 or 8 products where weights are small enough.
-// * kWordParts: the products of codes - 32768 and weights are summed modulo 2^32, and those of
-//   their upper bytes in 32 bits. The second sum is so close to the first one, in a slice, that it
-//   has its upper bits.
-struct WordTile {
-  long rows;
-  // Elements of a row or plane, a multiple of kByteDepth or kPairDepth. kWordPairs alone knows more
-  // than 2^15.
-  long depth;
-  // kWords: rows of codes - 32768. kWordParts: the same, followed by the high bytes of the codes.
-  // Else rows of two planes, of bytes or of 16 bits: the low bytes of the codes, then the high
-  // ones.
-  const unsigned char* a;
-  long a_stride;  // in bytes
-  // kWordBytes: [channels / kByteChannels][low, high][depth / 4][kByteChannels][4], where weight =
-  // 256 high + low; high has a sign. kWordPairs: [channels / kByteChannels][depth /
-  // 2][kByteChannels][2] of 16 bits. kWords: the same with a WordHeader before each block of
-  // channels. kWordParts: [channels / kByteChannels][depth / 4], each two pairs
-  // [2][kByteChannels][2] and the upper bytes [kByteChannels][4], with a WordPartsHeader before
-  // each block.
-  const unsigned char* b;
-  // The y of `output` is not used.
-  ByteOutput output;
-  unsigned short* y;
-  long y_stride;
-  // Windows of an image like those of ByteTile, if `upper` is not null, for kWordParts and
-  // ByteSteps::reads_windows. `a` are the codes - 32768 of the image, `upper` their high bytes. A
-  // row has `used` products in `runs` equal parts; a_stride, line_stride and run_stride are in
-  // codes.
-  const unsigned char* upper = nullptr;
-  long used = 0;
-  long lines = 1, line_stride = 0;
-  long runs = 1, run_stride = 0;
 };
 
 // Before a block of weights of kWords. Only WordHeaderBytes(depth) are stored.
 struct WordHeader {
   long sums[kByteChannels];  // of the weights of a channel
   // For each kRunDepth products: how many pairs of products with any codes fit 32 bits, 1, 2 or 4.
-  unsigned char runs[2048];
+  unsigned char runs[];
 };
 constexpr long WordHeaderBytes(long depth) {
   const long runs = (depth + kRunDepth - 1) / kRunDepth;
@@ -136,42 +115,26 @@ constexpr long WordPartsHeaderBytes(long depth) {
          slices * kByteChannels * static_cast<long>(sizeof(int));
 }
 
-// ByteWindows for codes and weights (code - 32768) of 16 bits.
-struct WordWindows {
-  long positions, tap_stride;
-  const unsigned short* const* taps;
-  const short* w;     // [tap_stride][channels]
-  ByteOutput output;  // its y is not used
-  unsigned short* y;
-  long y_stride;
-};
-
-// ByteLines for codes - 32768 of 16 bits. The weights are those of WordWindows for the taps of
-// ByteLines. Rows of the image have one more column, whose content does not matter.
-struct WordLines {
-  long lines, width;
-  long line_stride, stride, pitch;  // in codes; `stride` in pixels, 1 or 2
-  const short *x, *w;
-  ByteOutput output;  // its y is not used
-  unsigned short* y;
-  long y_stride;
+// The functions for codes of 8 or of 16 bits.
+struct TypeSteps {
+  void (*tile)(const CodeTile&);
+  CodeForm form;  // of the operands of `tile`
+  void (*windows)(const CodeWindows&);
+  // Returns false if the factors of the output need `windows`. Channels are a multiple of
+  // line_channels.
+  bool (*lines)(const CodeLines&);
+  long line_channels;
 };
 
 struct ByteSteps {
   const char* name;
-  bool matrix;         // `tile` uses matrix units
-  bool reads_windows;  // `tile` knows lines and runs, and `words` of kWordParts
-  void (*tile)(const ByteTile&);
-  void (*windows)(const ByteWindows&);
-  // Returns false if the factors of the output need `windows`. Null if there is no fast one.
-  bool (*lines)(const ByteLines&);
-  void (*words)(const WordTile&);
-  CodeForm word_form;  // of the operands of `words`
-  // Elements [begin, begin + count) of a row of a WordTile from codes; those up to `end` are 0.
+  bool matrix;         // tiles of 8 bits use matrix units
+  bool reads_windows;  // tiles of kBytes and kWordParts know lines and runs
+  TypeSteps bytes, words;
+  // Elements [begin, begin + count) of a row of a tile of 16 bits from codes; those up to `end` are
+  // 0.
   void (*split)(const unsigned short* from, long count, long begin, long end, long depth,
                 void* row);
-  void (*word_windows)(const WordWindows&);
-  bool (*word_lines)(const WordLines&);  // like `lines`
   // A thread calls these before and after its tiles; null if there is nothing to do.
   void (*begin)();
   void (*end)();

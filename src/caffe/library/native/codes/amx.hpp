@@ -1,58 +1,8 @@
-// Products of codes with AMX. Few rows of bytes are left to vnni_bytes.hpp, which must be read
-// before.
+// Products of codes with AMX. Few rows of bytes are left to vnni_bytes.hpp.
 #pragma once
 
 namespace caffe {
 namespace {
-
-constexpr long kWordLanes = 8;
-
-// The requantization of 8 channels, with sums of 64 bits. For shifts of at least 33,
-// requantize_magnitude has one formula for sums of any size.
-struct WordFactors {
-  long channel, count;
-  __mmask8 mask;
-  bool fast;
-  __m512i bias, multiplier, right, rounding;
-};
-
-WordFactors MakeWordFactors(const ByteOutput& o, long channel) {
-  WordFactors f;
-  f.channel = channel;
-  f.count = o.channels - channel < kWordLanes ? o.channels - channel : kWordLanes;
-  f.mask = static_cast<__mmask8>((1u << f.count) - 1);
-  f.bias = _mm512_maskz_loadu_epi64(f.mask, o.bias + channel);
-  f.multiplier = _mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(f.mask, o.multiplier + channel));
-  const __m512i shift = _mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(f.mask, o.shift + channel));
-  const __m512i least = _mm512_set1_epi64(33);
-  f.fast = !o.negative_multiplier && _mm512_mask_cmplt_epi64_mask(f.mask, shift, least) == 0;
-  f.right = _mm512_sub_epi64(shift, _mm512_set1_epi64(32));
-  f.rounding = _mm512_sllv_epi64(_mm512_set1_epi64(1), _mm512_sub_epi64(shift, least));
-  return f;
-}
-
-// `y` of channel 0.
-void StoreWord(const ByteOutput& o, const WordFactors& f, __m512i products, u16* y) {
-  const __m512i sum = _mm512_add_epi64(products, f.bias);
-  if (!f.fast) {
-    alignas(64) i64 all[kWordLanes];
-    _mm512_store_si512(all, sum);
-    for (long j = 0; j < f.count; ++j) {
-      y[f.channel + j] = static_cast<u16>(Code(o, all[j], f.channel + j));
-    }
-    return;
-  }
-  const __m512i magnitude = _mm512_abs_epi64(sum);
-  const __m512i upper = _mm512_mul_epu32(_mm512_srli_epi64(magnitude, 32), f.multiplier);
-  const __m512i lower = _mm512_srli_epi64(_mm512_mul_epu32(magnitude, f.multiplier), 32);
-  __m512i r = _mm512_add_epi64(_mm512_add_epi64(upper, lower), f.rounding);
-  r = _mm512_srlv_epi64(r, f.right);
-  r = _mm512_mask_sub_epi64(r, _mm512_movepi64_mask(sum), _mm512_setzero_si512(), r);
-  r = _mm512_add_epi64(r, _mm512_set1_epi64(o.zero_y));
-  r = _mm512_max_epi64(r, _mm512_set1_epi64(o.lowest));
-  r = _mm512_min_epi64(r, _mm512_set1_epi64(o.highest));
-  _mm_mask_storeu_epi16(y + f.channel, f.mask, _mm512_cvtepi64_epi16(r));
-}
 
 struct alignas(64) TileConfig {
   u8 palette = 1, start = 0, reserved[14] = {};
@@ -119,12 +69,14 @@ void MatrixProducts(long first, long depth, long used, const u8* a, long a_strid
 constexpr long kRows = 32;
 
 // Rows [0, whole) in blocks of 32, and the rest with a configuration of its own.
-void MatrixRows(const ByteTile& t, long begin, long end, long rows, i32* sums) {
+void MatrixRows(const CodeTile& t, long begin, long end, long rows, i32* sums) {
   const long first = rows > 16 ? (rows + 1) / 2 : rows, second = rows - first;
   Configure(first, second, t.used < kByteDepth ? t.used : kByteDepth);
   for (long c = 0; c < t.output.channels; c += kColumns) {
     const bool two = c + kByteChannels < t.output.channels;
-    const signed char* b = t.b + c * t.depth;
+    const signed char* b = static_cast<const signed char*>(t.b) + c * t.depth;
+    TileFactors factors;
+    MakeTile(t.output, c, &factors);
     for (long r = begin; r < end; r += rows) {
       const u8* a = t.a + r * t.a_stride;
       if (second > 0 && two) {
@@ -136,7 +88,7 @@ void MatrixRows(const ByteTile& t, long begin, long end, long rows, i32* sums) {
       } else {
         MatrixProducts<false, false>(first, t.depth, t.used, a, t.a_stride, b, sums);
       }
-      StorePair(t.output, c, r, rows, sums);
+      StoreTile(t.output, factors, r, rows, sums, kColumns);
     }
   }
 }
@@ -144,43 +96,37 @@ void MatrixRows(const ByteTile& t, long begin, long end, long rows, i32* sums) {
 // Rows that are so few that a tile would be almost empty are multiplied one by one.
 constexpr long kFewRows = 3;
 
-void MatrixTileOf(const ByteTile& t) {
-  if (t.rows < kFewRows) return TileOf<true>(t);
+void MatrixTileOf(const CodeTile& t) {
+  if (t.rows < kFewRows) return ByteTileOf<Upper<true>>(t);
   alignas(64) i32 sums[kRows * kColumns];
   const long whole = t.rows / kRows * kRows;
   if (whole > 0) MatrixRows(t, 0, whole, kRows, sums);
   if (whole < t.rows) MatrixRows(t, whole, t.rows, t.rows - whole, sums);
 }
 
-// The four sums of products of bytes, as vectors of 8 channels.
-__m512i WordSum(const i32* ll, const i32* lh, const i32* hl, const i32* hh) {
-  const auto at = [](const i32* p) {
-    return _mm256_load_si256(reinterpret_cast<const __m256i*>(p));
-  };
-  // Products of two bytes without a sign have sums of 32 bits without a sign.
-  const __m512i middle =
-      _mm512_add_epi64(_mm512_cvtepi32_epi64(at(lh)), _mm512_cvtepu32_epi64(at(hl)));
-  const __m512i high = _mm512_slli_epi64(_mm512_cvtepi32_epi64(at(hh)), 16);
-  return _mm512_add_epi64(_mm512_add_epi64(high, _mm512_slli_epi64(middle, 8)),
-                          _mm512_cvtepu32_epi64(at(ll)));
+// The sums of words of the four sums of products of bytes. Those of two bytes without a sign have
+// none.
+DEVICE_FN V WordSum(V low_low, V low_high, V high_low, V high_high) {
+  const V low = Add64(ProductU(low_low, Set64(1)), ProductU(high_low, Set64(256)));
+  const V high = Add64(Product(low_high, Set64(256)), Product(high_high, Set64(65536)));
+  return Add64(low, high);
 }
 
-void StoreWords(const WordTile& t, long channel, long row, long rows, const i32* sums) {
+void StoreWords(const CodeTile& t, long channel, long row, long rows, const i32* sums) {
   constexpr long kPart = 16 * kByteChannels;
-  const ByteOutput& o = t.output;
-  for (long half = 0; half < kByteChannels && channel + half < o.channels; half += kWordLanes) {
-    const WordFactors f = MakeWordFactors(o, channel + half);
-    for (long i = 0; i < rows; ++i) {
-      const i32* p = sums + i * kByteChannels + half;
-      StoreWord(o, f, WordSum(p, p + kPart, p + 2 * kPart, p + 3 * kPart),
-                t.y + (row + i) * t.y_stride);
-    }
+  WordChannels channels;
+  MakeChannels(t.output, channel, nullptr, &channels);
+  for (long i = 0; i < rows; ++i, sums += kByteChannels) {
+    const V a = Load(sums), b = Load(sums + kPart), c = Load(sums + 2 * kPart);
+    const V d = Load(sums + 3 * kPart);
+    const Sums both{WordSum(a, b, c, d), WordSum(Odd(a), Odd(b), Odd(c), Odd(d))};
+    StoreWords(t.output, channels, both, row + i);
   }
 }
 
 // Tiles 0 to 3: the sums low low, low high, high low, high high (of a and b); 4 and 5: the planes
 // of a; 6 and 7: those of b.
-void WordTileOf(const WordTile& t) {
+void MatrixWordTileOf(const CodeTile& t) {
   constexpr long kPart = 16 * kByteChannels;
   alignas(64) i32 sums[4 * kPart];
   for (long r = 0; r < t.rows; r += 16) {
@@ -188,7 +134,7 @@ void WordTileOf(const WordTile& t) {
     if (r == 0 || rows < 16) ConfigureWords(rows);
     const u8* a = t.a + r * t.a_stride;
     for (long c = 0; c < t.output.channels; c += kByteChannels) {
-      const u8* b = t.b + 2 * c * t.depth;
+      const u8* b = static_cast<const u8*>(t.b) + 2 * c * t.depth;
       const u8* b_high = b + kByteChannels * t.depth;
       _tile_zero(0);
       _tile_zero(1);
@@ -211,6 +157,14 @@ void WordTileOf(const WordTile& t) {
       StoreWords(t, c, r, rows, sums);
     }
   }
+}
+
+// The low bytes of codes, and behind them the high ones.
+void SplitBytes(const u16* from, long count, long begin, long end, long depth, void* row) {
+  u8 *low = static_cast<u8*>(row), *high = low + depth;
+  for (long i = 0; i < count; ++i) low[begin + i] = static_cast<u8>(from[i] & 255);
+  for (long i = 0; i < count; ++i) high[begin + i] = static_cast<u8>(from[i] >> 8);
+  for (long i = begin + count; i < end; ++i) low[i] = high[i] = 0;
 }
 
 void EndMatrix() { _tile_release(); }

@@ -45,21 +45,18 @@ void StoreAll(const ByteOutput& o, long channel, long m, long n, const i32* sums
 
 void RequantizeOf(const ByteOutput& o, bool rows_are_channels, long m, long n, const i32* sums) {
   if (rows_are_channels) {
-    StoreAll<true>(o, 0, m, n, sums, n, o.y);
+    StoreAll<true>(o, 0, m, n, sums, n, static_cast<u8*>(o.y));
   } else {
-    StoreAll<false>(o, 0, m, n, sums, n, o.y);
+    StoreAll<false>(o, 0, m, n, sums, n, static_cast<u8*>(o.y));
   }
 }
 
-// Stores rows [row, row + rows) of the block of channels that begins at `channel`.
-void StoreOneByOne(const ByteOutput& o, long channel, long row, long rows, const i32* sums,
-                   long stride) {
-  const long count = o.channels - channel < kByteChannels ? o.channels - channel : kByteChannels;
-  StoreAll<false>(o, channel, rows, count, sums, stride, o.y + row * o.y_stride + channel);
+// Stores rows [row, row + rows) of `count` channels from `channel` on.
+void StoreOneByOne(const ByteOutput& o, long channel, long count, long row, long rows,
+                   const i32* sums, long stride) {
+  StoreAll<false>(o, channel, rows, count, sums, stride,
+                  static_cast<u8*>(o.y) + row * o.y_stride + channel);
 }
-
-// Where weights of channel c of a block of a depthwise convolution and tap p of four lie.
-long WindowWeight(long c, long p) { return c % 16 / 4 * 64 + (c / 16 * 4 + c % 4) * 4 + p; }
 
 }  // namespace
 }  // namespace caffe

@@ -1,7 +1,4 @@
-// Products of codes of 8 bits with AVX512-VNNI and AMX, which only some processors of level v4
-// have.
-#include <immintrin.h>
-
+// Products of codes with AVX512-VNNI and AMX, which only some processors of level v4 have.
 #include "caffe/library/native/byte_steps.hpp"
 
 #include "caffe/device/cpu/host_entry.h"
@@ -9,37 +6,33 @@
 // clang-format off
 #include "dialect/host.h"
 #include "dialect/common.h"
+#include "caffe/library/native/codes/level.hpp"
 #include "caffe/library/native/codes/requantize.hpp"
+#include "caffe/library/native/codes/rows.hpp"
+#include "caffe/library/native/codes/byte_output.hpp"
+#include "caffe/library/native/codes/vnni.hpp"
 #include "caffe/library/native/codes/vnni_bytes.hpp"
+#include "caffe/library/native/codes/byte_windows.hpp"
+#include "caffe/library/native/codes/vnni_words.hpp"
+#include "caffe/library/native/codes/word_windows.hpp"
 #if defined(__AMX_INT8__) || defined(__AMXINT8__)  // clang 14 has the second name
+#include "caffe/library/native/codes/word_output.hpp"
 #include "caffe/library/native/codes/amx.hpp"
 #endif
-#include "caffe/library/native/codes/windows.hpp"
 // clang-format on
 
 namespace caffe {
-
-// In word_steps.cpp.
-void word_tile_vnni(const WordTile&);
-void word_windows_vnni(const WordWindows&);
-bool word_lines_vnni(const WordLines&);
-void split_words_vnni(const unsigned short*, long, long, long, long, void*);
-void split_words_amx(const unsigned short*, long, long, long, long, void*);
-
 namespace {
 
 template <bool kUpper> constexpr ByteSteps StepsOf(const char* name) {
   return {.name = name,
           .matrix = false,
           .reads_windows = true,
-          .tile = &TileOf<kUpper>,
-          .windows = &WindowsOf<VnniBytes<kUpper>>,
-          .lines = &LinesOf<kUpper>,
-          .words = &word_tile_vnni,
-          .word_form = CodeForm::kWordParts,
-          .split = &split_words_vnni,
-          .word_windows = &word_windows_vnni,
-          .word_lines = &word_lines_vnni,
+          .bytes = {&ByteTileOf<Upper<kUpper>>, CodeForm::kBytes, &ByteWindowsOf<Upper<kUpper>>,
+                    &ByteLinesOf<Upper<kUpper>>, kMaskBytes},
+          .words = {&WordTileOf, CodeForm::kWordParts, &WordWindowsOf<PartTaps>,
+                    &WordLinesOf<PartTaps>, kWordWindow},
+          .split = &SplitRow,
           .begin = nullptr,
           .end = nullptr,
           .requantize = &RequantizeOf};
@@ -50,10 +43,10 @@ constexpr ByteSteps MatrixSteps() {
   ByteSteps steps = StepsOf<true>("amx");
   steps.matrix = true;
   steps.reads_windows = false;
-  steps.tile = &MatrixTileOf;
-  steps.words = &WordTileOf;
-  steps.word_form = CodeForm::kWordBytes;
-  steps.split = &split_words_amx;
+  steps.bytes.tile = &MatrixTileOf;
+  steps.words.tile = &MatrixWordTileOf;
+  steps.words.form = CodeForm::kWordBytes;
+  steps.split = &SplitBytes;
   steps.end = &EndMatrix;
   return steps;
 }

@@ -1,5 +1,7 @@
 // All host kernels of one folder of kernels/ for one instruction level. Compiled by generated files
 // that define CAFFE_HOST_LIST; see cmake/kernels.cmake.
+#pragma once
+
 #include "caffe/device/cpu/host_entry.h"
 #include "caffe/device/cpu/host_type.h"
 // Each file needs the ones before it.

@@ -1,5 +1,7 @@
 // The scalar and vector forms of the half conversions that kernels/dialect/host.h declares with
-// `omp declare simd`, under the names of the x86 vector function ABI.
+// `omp declare simd`, under the names of the x86 vector function ABI. Compiled once per instruction
+// level; those without F16C have none.
+#ifdef CAFFE_HALF_DECODE
 #include <immintrin.h>
 
 #define TEXT_(x) #x
@@ -35,4 +37,5 @@ __m512 Decode16(__m512i bits) asm("_ZGVeN16v_" DECODE);
 __m512 Decode16(__m512i bits) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(bits)); }
 __m512i Encode16(__m512 v) asm("_ZGVeN16v_" ENCODE);
 __m512i Encode16(__m512 v) { return _mm512_cvtepu16_epi32(_mm512_cvtps_ph(v, 0)); }
+#endif
 #endif
