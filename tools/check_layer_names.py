@@ -9,7 +9,7 @@ import os
 import re
 import sys
 
-# What rewrites files of other versions, and a list of nets to run.
+# The code that rewrites files of other versions, and a list of nets to run.
 _HOMES = ('src/caffe/io/', 'tools/commands/self_test.cpp')
 # Passes name the layers that they add.
 _ADDED = re.compile(r'set_type\(\s*"\w+"\s*\)')

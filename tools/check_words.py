@@ -2,8 +2,8 @@
 """Checks comments and messages of the sources for what makes a reader guess.
 
 check_words.py [ROOT] prints every phrase of the list below with its line and what to write instead.
-A phrase may continue on the next line. It also prints comments that begin with "Of", whose subject
-is missing, and those that are longer than 100 columns. It exits 1 if it has found one.
+A phrase may continue on the next line. It also prints comments that begin with "Of" or "What", whose
+subject is missing, and those that are longer than 100 columns. It exits 1 if it has found one.
 """
 import os
 import re
@@ -62,6 +62,8 @@ def faults(text):
             begins = not _COMMENT.match(before) or before.rstrip().endswith('.')
             if begins and re.match(r' *(?://|#) Of\b', line):
                 found.append((number, 'Of', 'a sentence with a subject: what it is of that'))
+            if not _COMMENT.match(before) and re.match(r' *(?://|#) What\b', line):
+                found.append((number, 'What', 'what kind of thing it is: the values that …'))
             if len(line) > _MOST_COLUMNS:
                 found.append((number, line.split()[1], 'lines of at most %d columns' % _MOST_COLUMNS))
         before = line

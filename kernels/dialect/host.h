@@ -22,8 +22,8 @@ typedef unsigned long u64;
   template <i64 BLOCK> static void name##_of(HostRange range_, __VA_ARGS__);          \
   CAFFE_HOST_BLOCK_KERNEL(name, name##_of)                                            \
   template <i64 BLOCK> static void name##_of(HostRange range_, __VA_ARGS__)
-// What follows a pointer: a zero point, or the tables or functions of a user's type (types/table.h,
-// types/functions.h).
+// The value after a pointer: a zero point, or the tables or functions of a user's type
+// (types/table.h, types/functions.h).
 typedef i32 zero_f32, zero_f16, zero_bf16, zero_f64, zero_q8, zero_q16, zero_i32, zero_i64;
 #define IN(T, p) const STORAGE(T)* p, const CAT(zero_, T) p##_zero
 #define OUT(T, p) STORAGE(T)* p, const CAT(zero_, T) p##_zero

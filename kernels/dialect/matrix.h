@@ -177,7 +177,7 @@ MULTIPLY_GROUP_(multiply_group_u8_u8, "u8.u8")
 #define COPY_CHUNK_INSIDE(to, from, inside) COPY_INSIDE(to, from, 16, inside)
 #define COPY_END
 #define COPY_WAIT(n)
-// What is loaded is a place: row and chunk.
+// The loaded value is a place: row and chunk.
 DEVICE_FN void load_rows(u32* f, LOCAL_PTR const u8* tile, i32 row, i32 chunk, i32 lane) {
   f[0] = row;
   f[1] = chunk;

@@ -14,8 +14,9 @@
 #include "math/requantize_fast.h"
 #define MOST_CODE (CODE_BYTES == 1 ? 255 : 65535)
 #define HALF_BITS (CODE_BYTES == 1 ? 0x3fffff : 0x3fff)
-// What general_code needs: shift - 32 in 8 bits; the shift to the left of sums before, which makes
-// the shift at least 33; whether plain_code is not for the channel. 0: neither is general_code.
+// The facts that general_code needs: shift - 32 in 8 bits; the shift to the left of sums before,
+// which makes the shift at least 33; whether plain_code is not for the channel. 0: neither is
+// general_code.
 #define WAY_OF(shift, left, general) ((shift) - 32 + ((left) << 8) + ((general) << 16))
 #define IS_SPECIAL(f) ((f).w.z == 0)
 #define IS_GENERAL(f) ((f).w.z >> 16 != 0)

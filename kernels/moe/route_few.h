@@ -1,6 +1,6 @@
 //! types: device
-// What the kernels of moe/route.h compute in phase TEST, by one work group, for at most PAIRS pairs
-// and EXPERTS experts: there is no capacity, no bias changes, and all rows are in use.
+// Computes what the kernels of moe/route.h compute in phase TEST, by one work group, for at most
+// PAIRS pairs and EXPERTS experts: there is no capacity, no bias changes, and all rows are in use.
 #include "math/select_experts.h"
 #define PAIRS 512
 #define EXPERTS 256

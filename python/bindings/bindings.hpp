@@ -46,7 +46,7 @@ std::vector<std::string> ToFiles(const pybind11::object& object, const std::stri
 // ToPath for a file that `what` reads or writes; throws a ValueError that names `what` for ''.
 std::string ToFile(const pybind11::object& object, const std::string& what);
 
-// What caffe.transform and caffe.quantize work on, for messages: a net, or files of weights.
+// The object of caffe.transform and caffe.quantize, for messages: a net, or files of weights.
 std::string NetOrWeights(const pybind11::object& net, const pybind11::object& weights);
 
 // Converts an integer of Python or NumPy. Throws a TypeError: "<what> is 1.5 (float), not

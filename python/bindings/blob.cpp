@@ -53,7 +53,8 @@ py::object Data(const BlobBase& blob) {
   return py::module_::import("caffe.input_view").attr("input_view")(view, Shared(blob));
 }
 
-// What the caller wrote to an input that layers change in place, or None for other blobs.
+// The values that the caller wrote to an input that layers change in place, or None for other
+// blobs.
 py::object FirstVersion(const BlobBase& blob) {
   WaitUntilIdle(blob);
   caffe::Net* const net = NetOf(blob);

@@ -53,8 +53,8 @@ class NetLock {
   void Notify();
   void ForgetParent();
 
-  // What waiting threads wait for. A child of fork() makes its own; that of the parent stays,
-  // because the copies of the parent's threads hold it.
+  // The event that waiting threads wait for. A child of fork() makes its own; that of the parent
+  // stays, because the copies of the parent's threads hold it.
   struct Change {
     caffe::ProcessMark process;
     std::condition_variable_any happened;

@@ -659,7 +659,7 @@ bool HasGivenBiases(const QuantizedNet& net, const std::string& name) {
   return biases(*net.weights) == biases(Weights(NetText()));
 }
 
-// What was changed for 8 bits would only add noise in a wider type.
+// A change for 8 bits would only add noise in a wider type.
 TEST(QuantizeNetTest, LayersOfOtherTypesHaveExactWeights) {
   QuantizeOptions options = Options();
   options.ranges["conv1"] = {-0.01, 0.01};

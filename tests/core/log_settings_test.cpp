@@ -63,7 +63,7 @@ std::vector<std::string> Lines(const std::string& text) {
 
 }  // namespace
 
-// What the processes of Written do.
+// The actions of the processes of Written.
 TEST(LogSettingsChild, DISABLED_LogsEach) {
   std::ifstream in("settings");
   for (std::string line; std::getline(in, line);) {

@@ -13,7 +13,7 @@ class LogTest : public testing::Test {
  protected:
   void SetUp() override { log::SetLevel(log::Level::kInfo); }
   void TearDown() override { log::SetLevel(before_); }
-  // What `write` puts on standard error.
+  // The text that `write` puts on standard error.
   template <class Function> static std::string Captured(Function write) {
     testing::internal::CaptureStderr();
     write();

@@ -16,7 +16,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 uint32_t Bits(float value) { return std::bit_cast<uint32_t>(value); }
 
-// What store_c8 and store_c16 of kernels/types/table.h do.
+// The conversions of store_c8 and store_c16 of kernels/types/table.h.
 uint32_t HostCode(const ValueTable& table, int bytes, float value) {
   const uint32_t* words = table.host_words();
   const uint32_t bits = Bits(value), low = bits & 0xffff;
@@ -145,7 +145,7 @@ TEST(ValueTableTest, Posit8HasTheValuesOfItsStandard) {
     int k = 0;
     while (k < 7 && (code >> (6 - k) & 1) == first) ++k;
     const int r = first ? k - 1 : -k;
-    // What follows the regime and its last bit, with zeros behind the end.
+    // The bits after the regime and its last bit, with zeros behind the end.
     const int rest = (code << (k + 2) & 0xff) << 8;
     const int e = rest >> 14;
     const double f = std::ldexp(rest & 0x3fff, -14);

@@ -326,7 +326,7 @@ TEST(DatabasesTest, ALockFileThatIsAnotherFileIsNotTouched) {
   EXPECT_TRUE(std::filesystem::exists(lock));
 }
 
-// What no check can see; docs/faults.md says so.
+// A fault that no check can see; docs/faults.md says so.
 TEST(DatabasesTest, AFileThatIsCutWhileItIsReadEndsTheProcess) {
   const TemporaryFolder folder;
   MakeDatabase(folder / "db", 100, 1, 64, 64);

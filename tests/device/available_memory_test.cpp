@@ -1,4 +1,4 @@
-// What /proc, control groups and limits leave, from copies of their files.
+// The memory that /proc, control groups and limits leave, from copies of their files.
 #include "caffe/device/available_memory.hpp"
 
 #include <gtest/gtest.h>
@@ -124,7 +124,7 @@ TEST_F(AvailableMemoryTest, ReservedMemoryIsNotAvailable) {
               "MemAvailable of /proc/meminfo, less 24576 bytes for the solver's history");
     EXPECT_EQ(AvailableMemoryOf(other).bytes, 1000 << 10);
   }
-  // What the device keeps for later requests is available.
+  // Memory that the device keeps for later requests is available.
   device.Free(device.Allocate(4096, "a test"));
   EXPECT_EQ(AvailableMemoryOf(device).bytes, 1004 << 10);
 }

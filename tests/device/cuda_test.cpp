@@ -288,7 +288,7 @@ TEST_F(CudaTest, ProgramsComeFromTheCache) {
   EXPECT_EQ(device_->counters().builds, 1);
   device_->Build(text, false);
   EXPECT_EQ(device_->counters().builds, 2);
-  // What the driver refuses is compiled again, and replaced.
+  // A binary that the driver refuses is compiled again, and replaced.
   ProgramCache::Entry entry;
   entry.binary = "no machine code at all";
   cache.Store(key, "device", text.name, entry);

@@ -9,7 +9,8 @@
 namespace caffe {
 namespace {
 
-// What kernels/math/float.h takes from its surroundings; kernels of layers test it on devices.
+// The names that kernels/math/float.h takes from its surroundings; kernels of layers test it on
+// devices.
 using i32 = int32_t;
 using u32 = uint32_t;
 #define DEVICE_FN inline

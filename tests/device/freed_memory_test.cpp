@@ -55,7 +55,7 @@ TEST(FreedMemoryTest, ALargerBufferServesRatherThanANewOne) {
   const DevicePtr smaller = device.Allocate(27 * kMebibyte, "a test");
   EXPECT_EQ(device.counters().allocations, 1);
   EXPECT_EQ(device.bytes_in_use(), 27 * kMebibyte);
-  // What it has too much counts as held.
+  // Memory that it has too much counts as held.
   const DevicePtr other = device.Allocate(30 * kMebibyte, "a test");
   EXPECT_EQ(device.counters().allocations, 2);
   device.Free(smaller);
@@ -95,7 +95,7 @@ TEST(FreedMemoryTest, TrimKeepsAsMuchAsIsInUse) {
   EXPECT_EQ(FreedBytes(device), 20 * kMebibyte);
   TrimFreedMemory(&device);
   EXPECT_EQ(FreedBytes(device), 10 * kMebibyte);
-  // What is freed before the next allocation belonged to the same net.
+  // Memory that is freed before the next allocation belonged to the same net.
   device.Free(used);
   EXPECT_EQ(FreedBytes(device), 0);
 }

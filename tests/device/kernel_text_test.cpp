@@ -155,7 +155,7 @@ TEST(ProgramBuilderTest, ProgramsAreSharedWhileTheyLive) {
   EXPECT_EQ(device.texts().size(), 2u);
 }
 
-// What the builder makes of ReLU, without the contents of dialect/, math/ and types/.
+// The text that the builder makes of ReLU, without the contents of dialect/, math/ and types/.
 std::string OwnLines(const std::string& source) {
   std::istringstream in(source);
   std::string out;

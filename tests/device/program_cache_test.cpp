@@ -565,7 +565,8 @@ TEST_F(ProgramCacheTest, ReadsADirectoryThatItMayNotWrite) {
   EXPECT_EQ(fresh, 0);
 }
 
-// What others may have written: a folder or a file of another owner, or that others may write.
+// Files that others may have written: a folder or a file of another owner, or that others may
+// write.
 class UntrustedCacheTest : public ProgramCacheTest {
  protected:
   static constexpr uid_t kNobody = 65534, kSomebody = 65533;

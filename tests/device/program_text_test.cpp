@@ -1,5 +1,5 @@
 // Every file of kernels/ in every type that its first line names, compiled by every OpenCL device.
-// What CUDA makes of them is in nvrtc_test.cpp.
+// For CUDA, nvrtc_test.cpp has the same.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

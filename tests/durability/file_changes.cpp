@@ -64,7 +64,7 @@ std::string Absolute(const char* path) {
 
 enum class Action { kGoOn, kKill, kFail };
 
-// What happens at a call that changes `path`.
+// The event at a call that changes `path`.
 Action At(Call call, const std::string& name, const std::string& path) {
   Plan* const now = plan.load();
   if (!path.starts_with(now->folder)) return Action::kGoOn;

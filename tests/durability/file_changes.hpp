@@ -6,7 +6,7 @@
 
 namespace caffe {
 
-// What happens at a call of the system that changes a file.
+// The event at a call of the system that changes a file.
 enum class Fault {
   kNone,
   kKill,      // SIGKILL comes before the call, or after half of the bytes of a write

@@ -1,5 +1,5 @@
-// What the library writes besides snapshots, when the process is killed at any call that changes a
-// file, or the disk is full there.
+// The files that the library writes besides snapshots, when the process is killed at any call that
+// changes a file, or the disk is full there.
 #include <gtest/gtest.h>
 
 #include <filesystem>

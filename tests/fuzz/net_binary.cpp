@@ -11,7 +11,7 @@
 namespace caffe::fuzz {
 namespace {
 
-// What was upgraded is not upgraded again.
+// A net that was upgraded is not upgraded again.
 void CheckBytes(const NetParameter& net) {
   const std::string bytes = net.SerializeAsString();
   NetParameter copy;

@@ -21,7 +21,7 @@
 namespace caffe::fuzz {
 namespace {
 
-// What a net of this target may need, so that thousands of them run in a minute.
+// The memory that a net of this target may need, so that thousands of them run in a minute.
 constexpr int64_t kMostBytes = 8 << 20, kMostOperations = 20'000'000;
 constexpr int64_t kMostLayers = 64, kMostTime = 64;
 
@@ -48,7 +48,7 @@ int64_t CheckNet(const NetParameter& net) {
     for (int i = 0; i < mixture.expert_net_size(); ++i) {
       const int64_t instances =
           i < mixture.expert_instances_size() ? mixture.expert_instances(i) : 1;
-      // What is above the library's own limit it must refuse itself.
+      // The library must refuse itself what is above its own limit.
       const bool refused = instances > 1 << 14;
       layers +=
           (1 + CheckNet(mixture.expert_net(i))) * (refused ? 1 : std::max<int64_t>(instances, 1));

@@ -11,7 +11,7 @@
 namespace caffe::fuzz {
 namespace {
 
-// What was read is written and read again to the same message.
+// A message that was read is written, and read again to the same message.
 void CheckText(const NetParameter& net) {
   std::string text, again;
   google::protobuf::TextFormat::PrintToString(net, &text);

@@ -28,7 +28,7 @@ std::string NetText(const std::string& type) {
       layer { name: "out" type: "TanH" bottom: "ip" top: "out" })";
 }
 
-// What the passes of `caffe transform` fold.
+// The layers that the passes of `caffe transform` fold.
 const char* const kModel = R"(
     name: "packed"
     layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 1 dim: 2 dim: 4 dim: 4 } } }

@@ -120,7 +120,7 @@ TEST(InsertCastsTest, APairThatLosesDigitsStays) {
             "b (InnerProduct) a_as_float -> b\n"));
 }
 
-// What a layer changes in place is no longer what was cast.
+// A blob that a layer changes in place is no longer the one that was cast.
 TEST(InsertCastsTest, AnInPlaceWriterEndsAPair) {
   EXPECT_TRUE(
       Holds(Cast(std::string(kData) +

@@ -52,7 +52,7 @@ TEST(MoveCastsTest, BehindAMaximumWithStrides) {
   }
 }
 
-// What follows its bottom without a type of its own has the new type, too.
+// A layer that follows its bottom, without a type of its own, has the new type, too.
 TEST(MoveCastsTest, LayersThatFollowTheirBottom) {
   const std::string net = std::string("data_type: CAFFE_HALF ") + kConvolution +
                           Pool("pool: MAX global_pooling: true") +

@@ -82,7 +82,7 @@ TEST(SeparateInPlaceTest, LayersThatReadNoBottomBackwardStayInPlace) {
                           InPlace("bn", "BatchNorm", "conv",
                                   "batch_norm_param { use_global_stats: true fused_relu: true }")),
                     "bn (BatchNorm) conv@conv -> conv\n"));
-  // What the caller writes under the name of an input is not overwritten.
+  // Values that the caller writes under the name of an input are not overwritten.
   const std::string input = kTrain + std::string(kData) + InPlace("bn", "BatchNorm", "data");
   EXPECT_EQ(After(input), "data (Input) -> data@data\nbn (BatchNorm) data@data -> data\n");
 }
@@ -115,7 +115,7 @@ TEST(SeparateInPlaceTest, ModelsStayInPlace) {
 TEST(SeparateInPlaceTest, SignsThatADropoutKeepsAreEnoughForAReLU) {
   const std::string net = kTrain + (kData + kConv) + InPlace("relu", "ReLU", "conv") +
                           InPlace("drop", "Dropout", "conv");
-  // What follows the dropout changes them.
+  // Layers after the dropout change them.
   EXPECT_TRUE(Holds(After(net + InPlace("power", "Power", "conv")),
                     "conv (Convolution) data -> conv@drop\n"
                     "relu (ReLU) conv@drop -> conv@drop\n"

@@ -19,7 +19,7 @@
 namespace caffe {
 namespace {
 
-// What bottoms hold in turns. The first one mixes them.
+// The values of bottoms in turns. The first one mixes them.
 const std::vector<std::vector<double>>& Fillings() {
   constexpr double kMost = std::numeric_limits<float>::max(), kLeast = 0x1p-149;
   static const std::vector<std::vector<double>> fillings{

@@ -162,7 +162,7 @@ TEST(LayerFactsTest, AliasesAreTheTopsThatShareMemory) {
       }
     }
     EXPECT_EQ(declared, actual);
-    // What the traits say to the passes, before there is a layer.
+    // The facts that the traits give to the passes, before there is a layer.
     LayerParameter parameter = probe.layer().layer_param();
     for (int b = 0; b < probe.bottoms(); ++b) parameter.add_bottom("x");
     while (parameter.top_size() < probe.tops()) parameter.add_top("y");
@@ -395,7 +395,7 @@ TEST_P(RangeFactsTest, CodesFollowTheRule) {
     if (std::find(types.begin(), types.end(), GetParam().type) == types.end()) continue;
     for (const LayerSample& sample : samples) {
       if (sample.bottoms.empty() || sample.tops == 0) continue;
-      // What these layers compute in TRAIN, or by chance, they compute in float kinds only.
+      // These layers compute some things, in TRAIN or by chance, in float kinds only.
       if (sample.parameters.find("STOCHASTIC") != std::string::npos ||
           sample.parameters.find("negative_slope: -") != std::string::npos) {
         continue;
@@ -588,7 +588,7 @@ TEST(ReplayFactsTest, AReplayComputesWhatTheLayerComputes) {
 
 // --- The host ----------------------------------------------------------------------------------
 
-// What happened on a device between two moments that needs the host.
+// The events on a device between two moments that need the host.
 int64_t HostEffects(const DeviceCounters& a, const DeviceCounters& b) {
   return b.uploads - a.uploads + b.downloads - a.downloads + b.syncs - a.syncs;
 }

@@ -11,7 +11,8 @@
 namespace caffe {
 namespace {
 
-// What each element of a bottom of this shape gets from a parameter that begins at `axis`.
+// The summand that each element of a bottom of this shape gets from a parameter that begins at
+// `axis`.
 size_t ParameterIndex(const Shape& shape, int axis, size_t parameter_axes, size_t element) {
   const int end = axis + static_cast<int>(parameter_axes);
   const size_t inner = ShapeCount(Shape(shape.begin() + end, shape.end()));

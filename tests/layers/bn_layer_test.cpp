@@ -43,7 +43,7 @@ struct Channels {
   }
 };
 
-// What a forward and a backward of the formula give.
+// The results of a forward and a backward of the formula.
 struct Expected {
   Values y, x_diff, slope_diff, bias_diff;
 };

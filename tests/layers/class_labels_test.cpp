@@ -8,7 +8,7 @@
 #include "support/layer_tester.hpp"
 #include "support/text.hpp"
 
-// What layers with class labels do about a label that is not the number of a class.
+// Layers with class labels refuse a label that is not the number of a class.
 namespace caffe {
 namespace {
 

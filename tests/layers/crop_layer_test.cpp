@@ -67,7 +67,7 @@ TEST_P(CropLayerTest, ForwardAndBackward) {
     for (size_t i = 0; i < y.size(); ++i) {
       ASSERT_EQ(y[i], x[SourceOf(static_cast<int64_t>(i), c)]) << c.parameter << " " << i;
     }
-    // What was in the gradient is overwritten, outside the window with 0.
+    // The old gradient is overwritten, outside the window with 0.
     layer.bottom(0).SetDiff(std::vector<double>(x.size(), 7));
     layer.RandomTopDiff();
     layer.Backward();

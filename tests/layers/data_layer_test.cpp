@@ -42,7 +42,7 @@ std::vector<double> Labels(LayerTester* data, int count) {
   return all;
 }
 
-// What a device reads, not what the host still holds.
+// The values that a device reads, not those that the host still holds.
 std::vector<double> OnDevice(const BlobBase& blob) {
   std::vector<char> bytes(blob.bytes());
   blob.device()->Download(bytes.data(), blob.device_data(), blob.bytes());

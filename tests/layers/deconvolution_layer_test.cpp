@@ -173,7 +173,7 @@ TEST_P(DeconvolutionLayerTest, FollowsTheShapeOfItsBottom) {
   EXPECT_EQ(layer.Top(), std::vector<double>({1, 2, 2, 4, 0, 4, 0, 8}));
 }
 
-// What the bilinear filler is for: a constant stays one, a ramp becomes a finer ramp.
+// The purpose of the bilinear filler: a constant stays one, a ramp becomes a finer ramp.
 TEST_P(DeconvolutionLayerTest, BilinearUpsampling) {
   const auto [device, type] = GetParam();
   LayerTester layer(

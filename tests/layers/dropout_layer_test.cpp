@@ -42,7 +42,7 @@ TEST_P(DropoutLayerTest, KeepsAndScalesAShare) {
   }
 }
 
-// What was kept, as one character per element.
+// The elements that were kept, as one character per element.
 std::string Mask(LayerTester& layer) {
   layer.Forward();
   std::string mask;

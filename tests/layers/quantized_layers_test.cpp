@@ -446,7 +446,8 @@ TEST_P(QuantizedLayerTest, EveryBottomOfAConvolutionHasItsOwnRange) {
   }
 }
 
-// What the codes mean lies near what the float layer computes: the specification itself is right.
+// The values of the codes lie near what the float layer computes: the specification itself is
+// right.
 TEST_P(QuantizedLayerTest, AConvolutionIsNearTheFloatOne) {
   const std::string text = std::string(
                                "type: 'Convolution' convolution_param { num_output: 4 "

@@ -118,7 +118,7 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
     Numbers numbers(static_cast<uint64_t>(rows * 1000 + channels + k));
     const PackedBytes packed(channels, k, 1);
     const int64_t depth = packed.depth(), pitch = channels + 3, stride = dense ? k : depth;
-    // What follows a row in memory must not matter.
+    // The memory behind a row must not matter.
     std::vector<uint8_t> a(rows * stride), w(channels * k), y(rows * pitch, 7);
     for (uint8_t& code : a) code = static_cast<uint8_t>(worst ? 255 : numbers.Next(0, 255));
     for (uint8_t& code : w) {

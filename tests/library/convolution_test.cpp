@@ -425,8 +425,8 @@ TEST(ConvolutionTest, ReluKeepsWhatIsNoNumber) {
   }
 }
 
-// What a pass costs on a device: im2col and a product per chunk and group, or one call of cuDNN; no
-// allocation, no wait.
+// The cost of a pass on a device: im2col and a product per chunk and group, or one call of cuDNN;
+// no allocation, no wait.
 TEST(ConvolutionTest, CountersAndRepetition) {
   for (Device* device : AllDevices()) {
     ConvDescriptor d = Conv(4, 4, {9, 8}, 6, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 2);

@@ -156,7 +156,7 @@ TEST(ChannelsLastTest, TheFormComputesTheConvolution) {
           }
           ASSERT_EQ(unfolded[i], read ? x[i] : 0) << what << " element " << i;
         }
-        // What lies outside the form is not read by a window.
+        // No window reads an element outside the form.
         EXPECT_EQ(Convolve(d, unfolded, w_last), Convolve(d, x, w_last)) << what;
 
         const auto start = Values(w.size(), 3);

@@ -16,7 +16,8 @@ using test::Values;
 
 constexpr char kName[] = "refusing";
 
-// What the rows of this file do. They compute by the device's own library until they refuse.
+// The behaviour of the rows of this file. They compute by the device's own library until they
+// refuse.
 struct Behaviour {
   bool in_make = false, out_of_memory = false;
   int calls_before = 0;      // that compute
@@ -204,7 +205,7 @@ TEST_F(FallbackTest, TheNextRowIsMadeWhereOneCannotBe) {
   }
 }
 
-// What is added to an output that was half written would be wrong, and so would hiding another
+// A sum on top of an output that was half written would be wrong, and so would hiding another
 // error.
 TEST_F(FallbackTest, OutputsAreNotAddedToTwice) {
   Device* cpu = Runtime::Get().cpu();

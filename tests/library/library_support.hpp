@@ -61,7 +61,7 @@ class Bytes {
  public:
   Bytes(Device* device, int64_t bytes)
       : device_(device), pointer_(device->Allocate(std::max<int64_t>(bytes, 1), "a test")) {
-    // What an operator finds in its workspace must not matter.
+    // The content of an operator's workspace must not matter.
     device->Fill(pointer_, 0x7f, std::max<int64_t>(bytes, 1));
   }
   ~Bytes() { device_->Free(pointer_); }
@@ -73,7 +73,7 @@ class Bytes {
   DevicePtr pointer_;
 };
 
-// What the caller of an operator owns: its workspace and the prepared weights.
+// The objects that the caller of an operator owns: its workspace and the prepared weights.
 class Memory {
  public:
   Memory(Device* device, Operator* op)

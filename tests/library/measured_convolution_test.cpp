@@ -20,7 +20,7 @@ using test::Values;
 
 using Passes = std::set<std::string>;
 
-// What the rows of a test do.
+// The behaviour of the rows of a test.
 struct Plan {
   std::map<std::string, Passes> slow;             // by row
   std::set<std::string> broken, refusing;         // rows that cannot be made, and whose calls fail

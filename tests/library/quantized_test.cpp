@@ -58,7 +58,7 @@ template <class Compute> void AtEveryLevel(Device* device, const Compute& comput
 
 // --- Products ------------------------------------------------------------------------------------
 
-// What a library computes; elements of C that no product reaches keep 7.
+// The result of a library; elements of C that no product reaches keep 7.
 std::vector<int64_t> Compute(Device* device, const GemmDescriptor& d, const Operands& operands,
                              const Channels& channels, const std::string& library) {
   const Codes a(device, Pack(operands.a, d.in)), b(device, Pack(operands.b, d.in));

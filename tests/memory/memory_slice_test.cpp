@@ -34,7 +34,7 @@ class MemorySliceTest : public testing::TestWithParam<bool> {
     device()->Fill(arena->pointer(), 0x77, arena->bytes());
     return arena;
   }
-  // What lies in the arena.
+  // The array in the arena.
   static char ArenaByte(const DeviceBuffer& arena, int64_t at) {
     return arena.pointer().address()[at];
   }

@@ -65,7 +65,7 @@ class OverwriteTest : public testing::Test {
   NullDevice null_;
   std::shared_ptr<CountingSource> source_ = std::make_shared<CountingSource>();
   std::shared_ptr<void> view_;
-  // What a memory can be before it is overwritten.
+  // The states of a memory before it is overwritten.
   struct Before {
     const char* name;
     std::function<void(SyncedMemory&)> set;

@@ -3,8 +3,7 @@
 #include "support/devices.hpp"
 #include "support/scoped_variable.hpp"
 
-// What can be wrong with a net: an error that names the layer and the values, before any memory is
-// taken.
+// Faults of nets: an error that names the layer and the values, before any memory is taken.
 namespace caffe {
 namespace {
 

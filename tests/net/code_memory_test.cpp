@@ -1,4 +1,5 @@
-// What nets in codes hold on their device: predicted by Net::memory_needs, and weights as stored.
+// The memory of nets in codes on their device: predicted by Net::memory_needs, and weights as
+// stored.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

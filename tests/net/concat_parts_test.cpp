@@ -256,7 +256,7 @@ TEST_P(ChannelsLastPartsTest, ReadBlobsAreTheSame) {
       EXPECT_EQ(Values(*net, "last"), Values(*apart, "last")) << blob << " " << pass;
     }
   }
-  // What is read after every forward is stored.
+  // A blob that is read after every forward is stored.
   EXPECT_EQ(CopiesOf(net.get()), Copies({{"joined", 4}}));
 }
 

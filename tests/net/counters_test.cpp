@@ -1,4 +1,4 @@
-// What one forward of a deployed net costs, on every device: one copy each way, one wait, nothing
+// The cost of one forward of a deployed net, on every device: one copy each way, one wait, nothing
 // built and nothing allocated.
 #include "caffe/io/proto_io.hpp"
 #include "net/net_support.hpp"

@@ -153,7 +153,7 @@ TEST_P(FusedStepsTest, BackwardRunsLayerByLayer) {
           each->Forward();
           each->Backward();
         }
-        // What follows the steps was computed from their results, which are rounded otherwise.
+        // The blobs after the steps were computed from their results, which are rounded otherwise.
         const double tolerance = pass == 0 ? 8 * Tolerance(GetParam().type) : 0;
         for (const auto& [name, values] : All(*expected)) {
           ExpectNear(Values(*net, name), values, tolerance, name);
@@ -187,7 +187,7 @@ TEST_P(FusedStepsTest, OtherShapes) {
   net->Forward();
   for (const Shape& shape : {Shape{1, 4, 3, 9}, Shape{3, 4, 8, 8}, Shape{2, 4, 6, 5}}) {
     net->BlobByName("data")->Reshape(shape);
-    // What was not stored is of the shapes before.
+    // A blob that was not stored is of the shapes before.
     FillInputs(net.get());
     net->Forward();
     EXPECT_EQ(net->BlobByName("conv")->shape(), shape);
@@ -247,7 +247,8 @@ TEST_P(FusedStepsTest, BlobsOfOneTimeShareMemory) {
     EXPECT_GE(saved, 3 * blob);  // arrays in other layouts share memory, too
   }
   EXPECT_EQ(Values(*net, "ip"), Values(*apart, "ip"));
-  // What lost its memory is computed when it is read, from the last to the first and back.
+  // Blobs that lost their memory are computed when they are read, from the last to the first and
+  // back.
   for (const char* name : {"lrn2", "conv1", "lrn1", "conv2", "conv3"}) {
     EXPECT_EQ(Values(*net, name), Values(*apart, name)) << name;
   }

@@ -177,7 +177,7 @@ TEST_P(LateReadsTest, OneTopLeavesTheOthers) {
   EXPECT_EQ(*static_cast<const float*>(view.get()), 7);
 }
 
-// What the caller writes reaches the first of the layers in place, and stays.
+// Values that the caller writes reach the first of the layers in place, and stays.
 TEST_P(LateReadsTest, AnInputThatLayersChangeInPlace) {
   const std::string scale = LayerText("Power", "twice", "data", "data", "power_param { scale: 2 }");
   struct Case {

@@ -104,7 +104,7 @@ TEST_P(LayerQuantizersTest, RangesOfWeightsAreUsed) {
   EXPECT_NEAR(ip[0], 1, step);
   EXPECT_NEAR(ip[1], 0.5, step);
   EXPECT_DOUBLE_EQ(weights_of(saved).channel_min(1), -0.5);
-  // What a file stores gives the same codes again.
+  // The ranges that a file stores give the same codes again.
   QuantizerParameter stored = weights_of(by_weights);
   ip = run("blobs_quantizer { " + stored.ShortDebugString() + " }", &saved);
   EXPECT_EQ(weights_of(saved).channel_max(0), weights_of(by_weights).channel_max(0));
@@ -263,7 +263,7 @@ TEST(LayerQuantizersErrorsTest, WhatCannotBeDoneIsRefused) {
       "ip (InnerProduct): blobs_quantizer has ranges of 1 channels for 2"));
 }
 
-// What the OpenCL fork's nets set and what does nothing here is named, and changes no result.
+// Fields that the OpenCL fork's nets set and that do nothing here are named, and change no result.
 TEST(IgnoredSettingsTest, AreNamedInAWarning) {
   const std::string plain = InputText("data", {1, 2}) + InnerProductText("a", "data", 2);
   const std::string text =

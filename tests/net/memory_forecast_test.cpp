@@ -98,7 +98,7 @@ TEST_F(MemoryForecastTest, EachShapeIsChecked) {
   net->BlobByName("label")->Reshape({8});
   EXPECT_THROW(net->Forward(), OutOfMemory);
   EXPECT_THROW(net->Forward(), OutOfMemory);
-  // What the net has for the first shape counts.
+  // The memory that the net has for the first shape counts.
   net->BlobByName("data")->Reshape({2, 16, 256, 256});
   net->BlobByName("label")->Reshape({2});
   net->Forward();

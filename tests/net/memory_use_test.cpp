@@ -1,4 +1,4 @@
-// What a net holds on its device: what it predicts, and less than a blob each.
+// The memory that a net holds on its device: what it predicts, and less than a blob each.
 #include "caffe/io/proto_io.hpp"
 #include "caffe/net/plan.hpp"
 #include "caffe/solver/solver.hpp"
@@ -185,9 +185,9 @@ TEST_P(MemoryUseTest, RecomputedLayersComputeTheSameBits) {
   }
 }
 
-// What the allocator counts is what the net states before. Not counted: arrays of a few KiB, such
-// as the sums of a BatchNorm, and that the allocator rounds sizes up, by less than 1 %. So the
-// nets are not tiny.
+// The allocator counts what the net states before. Not counted: arrays of a few KiB, such as the
+// sums of a BatchNorm, and that the allocator rounds sizes up, by less than 1 %. So the nets are
+// not tiny.
 TEST_P(MemoryUseTest, TheAllocatorAgreesWithThePrediction) {
   std::vector<std::string> texts = {ResNetText("", 160), ResNetText("recompute: true", 96),
                                     ModelText("lenet/lenet_train_test.prototxt", {512, 1, 28, 28}),

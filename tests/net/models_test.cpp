@@ -164,7 +164,7 @@ TEST_P(ModelsTest, PartsBetweenWholePassesChangeNothing) {
   }
 }
 
-// What a warm forward of a model costs with the libraries of the project, batch 1.
+// The cost of a warm forward of a model with the libraries of the project, batch 1.
 struct ModelCounts {
   const char* model;
   // Launches and calls of libraries, layer by layer and with steps of several layers.

@@ -260,7 +260,7 @@ class MoveSourceTest : public testing::TestWithParam<DeviceType> {
 TEST_P(MoveSourceTest, TheNextBatchComesNext) {
   for (const std::string& source : Sources()) {
     const auto fixed = Make(source), moved = Make(source);
-    // What a constant filler made may be overwritten.
+    // Values that a constant filler made may be overwritten.
     for (Net* net : {fixed.get(), moved.get()})
       net->BlobByName("label")->SetData(std::vector<double>(net->BlobByName("label")->count(), 9));
     for (int step = 0; step < 9; ++step) {

@@ -57,7 +57,7 @@ TEST_P(ObservedRangesTest, InfinitiesAndNanAreLeftOut) {
   net->Forward();
   EXPECT_EQ(net->Ranges().at("data").low, -2);
   EXPECT_EQ(net->Ranges().at("data").high, 3);
-  // What was observed can be loaded.
+  // Ranges that were observed can be loaded.
   const auto other = Make();
   testing::internal::CaptureStderr();
   other->CopyTrainedLayersFrom(Saved(*net));

@@ -303,7 +303,7 @@ TEST_P(PackedWeightsTest, AlignedElementsAreMapped) {
   EXPECT_EQ(Output(load(true).get()), out);
 }
 
-// What follows is folded into copies of the weights, which need no float master either.
+// Layers that follow are folded into copies of the weights, which need no float master either.
 TEST_P(PackedWeightsTest, FoldedMapsReadTheStoredElements) {
   const std::string scale =
       "layer { name: 'scale' type: 'Scale' bottom: 'a' top: 'a' scale_param { filler { type: "

@@ -49,7 +49,7 @@ bool Same(const Numbers& a, const Numbers& b) {
                     [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
 }
 
-// What differs; empty if nothing does.
+// The difference; empty if there is none.
 std::string Difference(const Trained& marked, const Trained& plain) {
   if (!Same(marked.losses, plain.losses)) return "the loss";
   for (size_t i = 0; i < plain.weights.size(); ++i) {

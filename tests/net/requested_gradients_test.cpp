@@ -164,7 +164,7 @@ TEST_P(RequestedGradientsTest, AnInputThatIsChangedInPlaceNeedsNoForward) {
   EXPECT_EQ(Gradient(net.get(), "ip", "data"), Gradient(forced.get(), "ip", "data"));
 }
 
-// What was not asked for costs nothing.
+// Gradients that were not asked for cost nothing.
 TEST_P(RequestedGradientsTest, TrainingLaunchesNothingMore) {
   const std::string text = InputText("data", {4, 5}) + InputText("label", {4}) +
                            InnerProductText("ip1", "data", 6, "propagate_down: false") +

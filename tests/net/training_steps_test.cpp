@@ -118,7 +118,7 @@ TEST_P(TrainingStepsTest, GradientsAreDerivatives) {
   ExpectGradientsAreDerivatives(net.get(), 1e-5, 1e-6);
 }
 
-// What a step does not write is computed when it is read, without counting a pass again.
+// A blob that a step does not write is computed when it is read, without counting a pass again.
 TEST_P(TrainingStepsTest, BlobsInsideAStepAreComputedWhenTheyAreRead) {
   const auto net = Make(BlockText(false)), layers = Make(BlockText(false));
   Looks looks;

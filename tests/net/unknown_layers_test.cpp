@@ -135,7 +135,7 @@ TEST(UnknownLayersTest, LayersOfTheV1FormatThatAreLeftOut) {
   }
 }
 
-// What a message holds has no rules beside it: a net in a solver file is checked when it is read.
+// A message has no rules beside it: a net in a solver file is checked when it is read.
 TEST(UnknownLayersTest, NetsInSolverFiles) {
   SolverParameter solver;
   const std::string net = "layer { name: 'x' type: 'ReLU' include { phase: TRAIN } odd: 1 }";

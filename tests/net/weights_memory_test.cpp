@@ -49,7 +49,7 @@ class WeightsMemoryTest : public testing::TestWithParam<DeviceType> {
 };
 
 TEST_P(WeightsMemoryTest, TheDeviceHoldsNoSecondForm) {
-  // What a net with so many outputs holds, besides its workspace.
+  // The bytes that a net with so many outputs holds, besides its workspace.
   const auto held = [this](int outputs) {
     device_->ReleaseCache();  // a larger buffer would be taken from it
     const int64_t before = device_->bytes_in_use();

@@ -20,7 +20,7 @@ caffe.register_type('float24', 24, 'small_float_value(code, 8, 15, 1)',
 print('registered')
 ''' % (sys.path,)
 
-# What a driver would load runs when it is loaded.
+# A library that a driver would load runs when it is loaded.
 EVIL = '''#include <stdlib.h>
 __attribute__((constructor)) static void f(void) { exit(99); }
 void caffe_type_values() {} void caffe_type_codes() {} void *caffe_type_functions() { return 0; }

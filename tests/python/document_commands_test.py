@@ -263,7 +263,7 @@ class Newcomer:
             setattr(self, name, str(folder / name))
         os.makedirs(self.home)
         os.makedirs(os.path.join(self.tree, 'build'))
-        # What a command may write to is a copy.
+        # The files that a command may write to are copies.
         for name in ('.venv', 'python', 'tools', 'tests', 'build/tools', 'build/tests'):
             os.symlink(os.path.join(ROOT, name), os.path.join(self.tree, name))
         for name in ('examples', 'models'):

@@ -435,8 +435,8 @@ def written(word, *paths):
                if 'kLayers' not in text)
 
 
-# What the items of "What is missing" name, and whether it exists all the same: a change that adds
-# one of these takes it out of the page.
+# The names in the items of "What is missing", and whether each exists all the same: a change that
+# adds one of these takes it out of the page.
 MISSING = {
     'LevelDB': lambda: os.path.isdir(os.path.join(ROOT, 'src', 'caffe', 'data', 'leveldb')),
     'resize_param': lambda: 'resize_param' in fields_of('TransformationParameter'),
@@ -458,7 +458,7 @@ MISSING = {
     'Plug-ins': lambda: written('plugin', 'tools'),
     'MatCaffe': lambda: os.path.isdir(os.path.join(ROOT, 'matlab')),
 }
-# What the items name because it is there.
+# Names in the items that are there.
 THERE = {
     'ImageData': lambda: 'ImageData' in caffe.layer_type_list(),
     'new_height': lambda: 'new_height' in fields_of('ImageDataParameter'),

@@ -276,7 +276,7 @@ class Trial {
     for (int n = 1 + draws_.Below(3); n > 0; --n) Read(draws_.Pick(names));
   }
 
-  // What callers hold of blobs that were not written since stays as it is.
+  // Views that callers hold of blobs that were not written since stay as they are.
   void CheckViews() {
     for (const auto& [blob, view] : views_) {
       const auto wanted = expected_.find(blob->name());

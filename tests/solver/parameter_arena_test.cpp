@@ -120,7 +120,7 @@ TEST_P(ParameterArenaTest, ClearIsOneFillThatEveryParameterSees) {
     EXPECT_EQ(blob->DiffAsDouble(), std::vector<double>(blob->count(), 0));
   }
   EXPECT_EQ(static_cast<const float*>(view.get())[5], 0);
-  // What the host wrote and a launch overwrites is not uploaded.
+  // Values that the host wrote and a launch overwrites are not uploaded.
   for (const auto& blob : parameters.blobs) blob->mutable_host_diff();
   GetParam()->ResetCounters();
   arena.ClearDiffs();

@@ -88,7 +88,7 @@ TEST_P(PseudoTrainingTest, TestNetsTakeTheRanges) {
   EXPECT_LT(std::abs(after - before), 0.03 * std::abs(before));
 }
 
-// What was trained runs in codes.
+// A net that was trained runs in codes.
 TEST_P(PseudoTrainingTest, TheSnapshotRunsInIntegers) {
   auto solver = Make(7);
   solver->Step(8);

@@ -249,7 +249,7 @@ INSTANTIATE_TEST_SUITE_P(All, RecordedTrainingTest, testing::ValuesIn(CasesOnDev
 
 constexpr char kMomentum[] = "momentum: 0.9 weight_decay: 0.01 ";
 
-// What happens between iterations. `frees_memory` is the parameter's second part.
+// The events between iterations. `frees_memory` is the parameter's second part.
 class RecordedIterationsTest : public testing::TestWithParam<std::tuple<Device*, bool>> {
  protected:
   Case One(const std::string& solver = kMomentum, DataType type = kFloat,

@@ -113,7 +113,7 @@ TEST_P(SolverViewsTest, ViewsChangeNoResult) {
   EXPECT_EQ(Parameters(*plain), Parameters(*viewed));
 }
 
-// What is written through a view trains on, and the view shows what training made of it.
+// Values that are written through a view train on, and the view shows what training made of it.
 TEST_P(SolverViewsTest, AViewStaysLive) {
   auto plain = Make(), viewed = Make();
   const auto view = Bias(*viewed).data_memory()->View();

@@ -13,7 +13,7 @@ struct LayerSample {
   std::string parameters;  // fields of the LayerParameter besides its type
   std::vector<Shape> bottoms{{2, 3, 4, 4}};
   int tops = 1;
-  // What bottoms hold, by their index, where not any number will do.
+  // The values of bottoms, by their index, where not any number will do.
   std::map<int, std::vector<double>> given{};
 };
 

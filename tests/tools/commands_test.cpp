@@ -716,7 +716,7 @@ TEST_F(CommandsTest, TransformWritesAModelThatComputesTheSame) {
   const NetParameter written = ReadNetParameterBinary(folder / "t.caffemodel");
   EXPECT_EQ(written.layer(1).blobs(0).data_type(), CAFFE_BFLOAT16);
   EXPECT_EQ(ReadNetParameter(folder / "t.prototxt").layer(1).blobs_size(), 0);
-  // What was written can be transformed again; -json prints the same facts.
+  // Files that were written can be transformed again; -json prints the same facts.
   ASSERT_EQ(0, Run({"transform", "-model", folder / "t.prototxt", "-weights",
                     folder / "t.caffemodel", "-out", folder / "u", "-gpu=cpu", "-json"}))
       << err;

@@ -191,7 +191,7 @@ TEST_F(InterruptionTest, ASecondSignalWhileTheSnapshotIsWritten) {
     folder_.Put("log", "");
   }
   ASSERT_TRUE(ended) << "never while a file was written";
-  // What has its name is whole.
+  // A file that has its name is whole.
   for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
     const std::string path = entry.path().string();
     if (!path.ends_with(".caffemodel")) continue;
@@ -199,7 +199,7 @@ TEST_F(InterruptionTest, ASecondSignalWhileTheSnapshotIsWritten) {
   }
 }
 
-// What `caffe` prints on a terminal.
+// The text that `caffe` prints on a terminal.
 std::string OnATerminal(const std::vector<std::string>& arguments,
                         const std::vector<std::pair<std::string, std::string>>& environment,
                         int* status) {

@@ -138,7 +138,7 @@ class KilledTrainingTest : public testing::TestWithParam<SolverParameter::Snapsh
     for (size_t i = 0; i < history.size(); ++i) {
       EXPECT_EQ(history[i]->count(), state.history(i).data_size()) << path;
     }
-    // What is written last.
+    // The file that is written last.
     ASSERT_EQ(1, state.net_state_size()) << path;
     for (const LayerRunState& layer : state.net_state(0).layer()) {
       if (layer.name() == "drop") {

@@ -153,7 +153,7 @@ class CellNet {
   std::unique_ptr<Net> net_;
 };
 
-// What the allocator holds for a pass, beyond what it held before the net.
+// The bytes that the allocator holds for a pass, beyond what it held before the net.
 int64_t PeakOfAPass(CellNet* net, Device* device, int64_t before, double* seconds) {
   net->Seconds(1);  // compiles, and makes weights in the forms of operators
   device->ResetPeak();

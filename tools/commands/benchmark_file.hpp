@@ -7,7 +7,7 @@
 
 namespace caffe {
 
-// What `caffe benchmark` measured, and what was read from files of other runs.
+// The results that `caffe benchmark` measured, and those from files of other runs.
 struct BenchmarkRun {
   std::string date, version, host;
   bool interrupted = false;

@@ -35,7 +35,7 @@ const char* KindOf(const DeviceInfo& info) {
   return info.is_gpu ? "GPU" : info.is_cpu_type ? "processor" : "accelerator";
 }
 
-// What results of the device may lack; empty for most devices.
+// Properties that results of the device may lack; empty for most devices.
 std::string NotPromised(const DeviceInfo& info) {
   std::string text = info.rounds_division ? "" : "correctly rounded division and square roots";
   if (!info.denormals) text += (text.empty() ? "" : ", ") + std::string("floats below 2^-126");

@@ -39,8 +39,8 @@ struct FloatNet {
   void Restart() const { net->ReadRunState(*first_states); }
 };
 
-// What the float net has on the calibration data. Ranges and histograms are empty if the type needs
-// none.
+// The values of the float net on the calibration data. Ranges and histograms are empty if the type
+// needs none.
 struct Observed {
   int64_t batches = 0;  // that were read, the empty ones included
   int64_t items = 0;
@@ -80,7 +80,7 @@ struct TypedNet {
   std::shared_ptr<Net> net;             // with inputs; it has loaded the file
 };
 
-// What both nets have on the held-out batches.
+// The results of both nets on the held-out batches.
 struct Accuracy {
   int64_t items = 0, positions = 0, labels = 0;
   int64_t same = 0, right = 0, float_right = 0;  // of the positions, and of the labels

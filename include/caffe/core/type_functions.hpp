@@ -19,7 +19,8 @@ class TypeFunctions {
   virtual ~TypeFunctions() = default;
   virtual void Values(const uint32_t* codes, float* values, size_t count) const = 0;
   virtual void Codes(const float* values, uint32_t* codes, size_t count) const = 0;
-  // What kernels on the CPU call; null if nothing has compiled the functions for the CPU.
+  // The functions that kernels on the CPU call; null if nothing has compiled the functions for the
+  // CPU.
   virtual const HostTypeFunctions* host() const { return nullptr; }
 };
 

@@ -43,8 +43,8 @@ class ValueTable {
   const std::vector<float>& values() const { return values_; }
   const std::vector<Step>& steps() const { return steps_; }
 
-  // What kernels on the CPU read (kernels/types/table.h), N = 256 or 65,536 for an element of 1 or
-  // 2 bytes:
+  // The table that kernels on the CPU read (kernels/types/table.h), N = 256 or 65,536 for an
+  // element of 1 or 2 bytes:
   //   N values as bits of floats;
   //   65,536 rows, one for each value of a float's upper 16 bits: 32 * position + shift. The
   //     entries of a row begin at `position`; bit 16 and the bits below `shift` do not select;

@@ -12,7 +12,7 @@
 
 namespace caffe {
 
-// What CAFFE_GRAPHS says: `off`, `branches`, or anything else, which stands for kLinear.
+// The value of CAFFE_GRAPHS: `off`, `branches`, or anything else, which stands for kLinear.
 enum class GraphMode {
   kOff,       // nothing is recorded
   kLinear,    // recorded work runs in the order in which it was recorded

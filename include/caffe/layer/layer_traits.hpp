@@ -54,11 +54,11 @@ enum class TopMemory {
 enum class CastSide { kNone, kBefore, kAfter };
 
 // The layer that computes another one with weights of its own for each group of rows, as the
-// experts of a mixture need: a GroupedLayer.
+// experts of a mixture need: a WeightedLayer.
 struct GroupedForm {
   std::string type;
   int blobs = 0;  // of each group
-  // Whether a library of the device computes all groups in this type by one operator (JointOp), at
+  // Whether a library of the device computes all groups in this type by one operator, at
   // least for most shapes.
   std::function<bool(DataType type, Device* device)> joint;
 };

@@ -9,7 +9,7 @@ namespace caffe {
 
 class NetParameter;
 
-// What a net's message does not tell about the file from which it was read.
+// Facts about the file of a net that its message does not have.
 struct LayerLines {
   std::string file;
   std::vector<int> lines;  // of each layer; 0 or missing if it is unknown

@@ -26,9 +26,9 @@ struct ElementFunction {
     kCurve,   // and by an epilogue in float kinds
     kLinear,  // and by an epilogue in codes: two or three straight lines
   };
-  // What differs between elements.
+  // The operands that differ between elements.
   enum class Operand { kSame, kChannels, kSummand };
-  // What is known of a kind.
+  // The facts about a kind.
   struct Row {
     std::string name;  // "ReLU"
     std::string file;  // kernels/epilogue/<file>.h

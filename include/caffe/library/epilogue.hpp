@@ -22,9 +22,9 @@ struct EpilogueOperands {
   DevicePtr residual, slopes;
 };
 
-// What an operator does to its result before it stores it: it adds the bias, then applies the
-// stages in order, at most one sum and at most one activation. All of it is computed in the type of
-// the sums; the result is rounded once, when it is stored.
+// The end of an operator, before it stores its result: it adds the bias, then applies the stages in
+// order, at most one sum and at most one activation. All of it is computed in the type of the sums;
+// the result is rounded once, when it is stored.
 struct Epilogue {
   enum class Bias { kNone, kPerRow, kPerColumn };
   using Stage = std::variant<ResidualSum, ElementFunction>;

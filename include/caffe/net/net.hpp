@@ -43,9 +43,9 @@ struct NetOptions {
   LayerLines lines;
 };
 
-// What a copy of weights does if a layer of the net has parameters and the source has none for it:
-// the layer keeps its values. kRefuse throws, before anything has changed, and it also refuses
-// parameters that no layer takes.
+// The reaction of a copy of weights to a layer of the net whose parameters the source does not
+// have: the layer keeps its values. kRefuse throws, before anything has changed, and it also
+// refuses parameters that no layer takes.
 enum class MissingWeights { kAllow, kWarn, kRefuse };
 
 struct WeightsOptions {
@@ -97,7 +97,7 @@ class Net {
   // numbers are its own. Replicas must be made with one seed, so that initial values and orders are
   // equal.
   void SetReplica(const Replica& replica);
-  // What a solver adds to the passes of an iteration.
+  // Sets the work that a solver adds to the passes of an iteration.
   void SetTrainingTail(TrainingTail tail);
   // Runs the entries of the tail.
   void RunTail();
@@ -274,7 +274,7 @@ class Net {
   void set_debug_info(bool value);
   // The plan of whole passes.
   const Plan& plan() const;
-  // What each step of a whole forward is and costs, for the current shapes. Prepares the steps as
+  // Facts and costs of each step of a whole forward, for the current shapes. Prepares the steps as
   // Forward does, so that quantized layers need ranges, but computes no blob.
   std::vector<StepInfo> Steps();
   // A whole forward in phase TEST does not write all blobs: some are computed within a step, and

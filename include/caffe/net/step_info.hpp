@@ -10,7 +10,8 @@
 
 namespace caffe {
 
-// What a step of a net's forward is and costs, computed from shapes before it runs; see Net::Steps.
+// Facts and costs of a step of a net's forward, computed from shapes before it runs; see
+// Net::Steps.
 struct StepInfo {
   // Names and types of its layers. Layers that the net added are steps, too: splits, casts.
   std::vector<std::string> layers, layer_types;

@@ -5,8 +5,8 @@
 
 namespace caffe {
 
-// What a solver adds to the passes of an iteration. Each function enqueues the same work in every
-// iteration, and does nothing else, so that it is recorded with the passes.
+// The work that a solver adds to the passes of an iteration. Each function enqueues the same work
+// in every iteration, and does nothing else, so that it is recorded with the passes.
 struct TrainingTail {
   // Sums gradients over the replicas of the net.
   struct Reduction {

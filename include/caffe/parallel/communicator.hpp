@@ -8,8 +8,8 @@
 
 namespace caffe {
 
-// What the replicas of a net that train together have in common. Each replica has a communicator of
-// its own, with its rank. All ranks call the same functions in the same order.
+// The connection between the replicas of a net that train together. Each replica has a communicator
+// of its own, with its rank. All ranks call the same functions in the same order.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -1,4 +1,4 @@
-// What the float net has on the calibration data, and ranges from it.
+// The values of the float net on the calibration data, and ranges from them.
 #include <algorithm>
 #include <cmath>
 

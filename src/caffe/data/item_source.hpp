@@ -33,7 +33,7 @@ struct BatchItem {
   uint64_t number;
 };
 
-// What a data layer reads: items by their index. SourceLayer (layer/source_layer.hpp) does the
+// The source of a data layer: items by their index. SourceLayer (layer/source_layer.hpp) does the
 // rest: it chooses the items of batches, and reads ahead in a thread. Each object is used by one
 // thread at a time.
 class ItemSource {

@@ -197,7 +197,7 @@ void CheckTrust(const fs::path& path) {
   for (const char* suffix : kSidecars) {
     files.push_back(file.string() + suffix);
   }
-  // What a folder lacks needs no check of its own.
+  // A file that a folder lacks needs no check of its own.
   std::erase_if(files,
                 [&](const fs::path& one) { return !fs::exists(fs::symlink_status(one, error)); });
   std::vector<fs::path> all = {path.parent_path(), file.parent_path()};

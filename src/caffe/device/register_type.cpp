@@ -20,7 +20,7 @@
 namespace caffe {
 namespace {
 
-// What a table is made from; the program cache keeps it.
+// The values that a table is made from; the program cache keeps them.
 struct Values {
   std::vector<float> values;
   std::vector<ValueTable::Step> steps;
@@ -161,8 +161,8 @@ std::vector<uint32_t> SomeCodes(int bits) {
   return codes;
 }
 
-// What a table would refuse, tested by samples: codes of more bits, rounding that is not monotonic,
-// and values that do not come back.
+// Refuses what a table would refuse, tested by samples: codes of more bits, rounding that is not
+// monotonic, and values that do not come back.
 void CheckFunctions(const TypeInfo& info, const TypeFunctions& functions) {
   const std::vector<float> probes = Probes();
   std::vector<uint32_t> codes(probes.size());

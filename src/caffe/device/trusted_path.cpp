@@ -156,7 +156,8 @@ std::string WhyUntrusted(const fs::path& path) {
     const std::string name = std::move(names.back());
     names.pop_back();
     Descriptor next(::openat(here.get(), name.c_str(), kFlags));
-    // What does not exist, or cannot be reached, brings no code; what can be made there later can.
+    // A path that does not exist, or cannot be reached, brings no code; one that can be made there
+    // later can.
     if (!next.valid() || ::fstat(next.get(), &status) != 0) return complaint;
     const fs::path there = name == ".." ? at.parent_path() : at / name;
     // Beyond these, HOME no longer lies below the folder of the complaint.

@@ -59,7 +59,8 @@ static inline float as_f32(u32 v) { float f; __builtin_memcpy(&f, &v, 4); return
 static inline u32 as_u32(float v) { u32 b; __builtin_memcpy(&b, &v, 4); return b; }
 )";
 
-// What follows the type's functions. Kernels call HostTypeFunctions; see kernels/types/functions.h.
+// The text after the type's functions. Kernels call HostTypeFunctions; see
+// kernels/types/functions.h.
 constexpr char kFunctions[] = R"(
 extern "C" void caffe_type_values(const u32* codes, float* values, u64 n) {
   _Pragma("omp simd") for (u64 i = 0; i < n; ++i) values[i] = TO_FLOAT(codes[i] & MASK);

@@ -26,7 +26,7 @@ struct TypedNet {
   std::vector<TypedLayer> layers;
   // The data that backward passes read are kept: in phase TRAIN and with force_backward.
   bool keeps_gradients = false;
-  // What MoveCasts and InsertCasts saved.
+  // The casts that MoveCasts and InsertCasts saved.
   int casts_moved = 0, casts_omitted = 0;
 
   // The messages, each with the layer's types. For the log.

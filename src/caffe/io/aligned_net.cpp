@@ -118,7 +118,7 @@ class AlignedWriter {
     return parts;
   }
 
-  // What precedes the array of a blob, whose tag is at `position`.
+  // The bytes before the array of a blob, whose tag is at `position`.
   static std::string Head(const BlobParts& parts, size_t position) {
     const uint32_t tag = Tag(LayerParameter::kBlobsFieldNumber);
     const size_t length_size = VarintSize(parts.most());

@@ -4,7 +4,7 @@
 
 namespace caffe {
 
-// What a warning says about a field of a popular fork that this library does not have and skips,
+// The text of a warning about a field of a popular fork that this library does not have and skips,
 // because it changes only speed, memory, logging or the types of arithmetic; else "". `message` is
 // a full name (caffe.LayerParameter). A field that changes what is computed is not in the list: it
 // is an error.

@@ -43,7 +43,7 @@ constexpr int kMostNesting = 100;                // protobuf's limit for binary 
 
 std::string MessageName(const pb::Message& message) { return message.GetDescriptor()->name(); }
 
-// What a file of a wrong kind is, judged by its first bytes; else empty.
+// Names the kind of a wrong file, judged by its first bytes; else empty.
 std::string Recognise(std::string_view head) {
   const auto starts = [&](std::string_view prefix) { return head.starts_with(prefix); };
   if (starts(kHdf5)) return "it is an HDF5 file";

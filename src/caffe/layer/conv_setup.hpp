@@ -45,7 +45,7 @@ struct ConvSetup {
   ConvDescriptor Descriptor(const Shape& input, const TypeTriple& types) const;
 };
 
-// What the libraries of the device can do with a forward pass.
+// The layouts in which libraries of the device can compute a forward pass.
 LayerFacts::Layouts ConvLayouts(Device* device, ConvDescriptor descriptor);
 
 }  // namespace caffe

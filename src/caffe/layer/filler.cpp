@@ -40,7 +40,7 @@ const RandomSteps& HostSteps() {
 #endif
 }
 
-// What a filler fills.
+// The array that a filler fills.
 struct Target {
   DataType type;
   const Shape& shape;

@@ -11,7 +11,7 @@
 namespace caffe {
 namespace {
 
-// What a message says about a type that no known Caffe has.
+// The part of a message about a type that no known Caffe has.
 std::string Hint(const std::string& type) {
   const std::string elsewhere = LayerRegistry::Get().Elsewhere(type);
   if (!elsewhere.empty()) return ": " + elsewhere;

@@ -14,8 +14,8 @@ struct RandomSteps {
   // Standard normal, by Box and Muller's transform of two uniform numbers u and v:
   // sqrt(-2 log(1 - u)) cos(2 pi v).
   void (*normal)(unsigned long seed, unsigned long first, long count, double* y);
-  // What `normal` consists of, for u in (0, 1] and v in [0, 1): log(u) and cos(2 pi v), with errors
-  // of a few units in the last place, relative to 1 for a cosine.
+  // The two factors of `normal`, for u in (0, 1] and v in [0, 1): log(u) and cos(2 pi v), with
+  // errors of a few units in the last place, relative to 1 for a cosine.
   void (*log)(const double* u, long count, double* y);
   void (*cos_of_turns)(const double* v, long count, double* y);
 };

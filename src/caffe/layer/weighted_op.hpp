@@ -75,7 +75,7 @@ class LibraryOp : public WeightedOp {
  protected:
   // Takes the weights, for this operator and so many rows. Call it in the constructor.
   void SetWeights(JointWeights::Groups groups, Operator* op, const std::string& key, int64_t rows);
-  // What the arguments of all operators have, besides x, y and the weights.
+  // The arguments that all operators have, besides x, y and the weights.
   template <class Arguments>
   Arguments Common(const Operands& operands, QuantArguments* quant) const;
   const JointWeights& weights() const { return *weights_; }

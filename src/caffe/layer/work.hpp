@@ -37,7 +37,7 @@ struct WorkRequest {
   bool empty() const { return maps.empty() && stages.empty() && !scale; }
 };
 
-// What works hold on their device, besides blobs and workspace, after Prepare.
+// The memory that works hold on their device, besides blobs and workspace, after Prepare.
 struct WorkMemory {
   // Adds these bytes of derived weights, once for all works that share them.
   void Add(const std::shared_ptr<const void>& owner, int64_t bytes) {
@@ -55,8 +55,8 @@ struct WorkMemory {
 class Work {
  public:
   virtual ~Work() = default;
-  // What the work is and costs. Known after Prepare.
-  // The library that computes it; empty for the layer's own kernels.
+  // Facts and costs of the work. They are known after Prepare. The library that computes it; empty
+  // for the layer's own kernels.
   virtual const char* library() const { return ""; }
   // Bytes that Run needs in the workspace.
   virtual int64_t workspace_bytes() const { return 0; }

@@ -45,7 +45,7 @@ class Convolution : public WeightedLayer {
   // For so many items and the groups of these weights.
   ConvDescriptor Descriptor(int64_t rows, const Epilogue& epilogue,
                             const JointWeights::Groups& weights) const;
-  // What the libraries can do with all operators.
+  // The layouts in which libraries compute all operators.
   LayerFacts::Layouts Layouts() const;
 
   ConvSetup setup_;

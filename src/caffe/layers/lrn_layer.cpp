@@ -41,7 +41,8 @@ class LRN : public LayerBase {
   bool InCodes() const;
   // The kernels for codes compute in float.
   TypeTriple KernelTypes() const;
-  // What of the window lies in an image, so that a window of 2^31 elements takes no longer.
+  // The part of the window that lies in an image, so that a window of 2^31 elements takes no
+  // longer.
   int64_t Reach() const;
   // The rows and the columns of a window are within Reach() and Side() of its element.
   int64_t Side() const { return across_ ? 0 : Reach(); }

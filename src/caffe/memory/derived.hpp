@@ -39,7 +39,7 @@ class Derived {
   bool built_ = false;
 };
 
-// What a function computes: factors and statistics of a layer.
+// Derived values that a function computes: factors and statistics of a layer.
 class DerivedBy final : public Derived {
  public:
   DerivedBy() = default;

@@ -9,8 +9,8 @@
 
 namespace caffe {
 
-// What has memory in a pass: the data or the diff of a blob in a layout, or an array that belongs
-// to a layer (LayerArrays).
+// An array that has memory in a pass: the data or the diff of a blob in a layout, or an array that
+// belongs to a layer (LayerArrays).
 struct Array {
   enum class Kind { kData, kDiff, kOwn };
   Kind kind = Kind::kData;

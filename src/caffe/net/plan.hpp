@@ -40,7 +40,7 @@ struct Part {
   explicit operator bool() const { return node >= 0; }
 };
 
-// What the work of a step is asked for.
+// The request for the work of a step.
 struct StepRequest : WorkRequest {
   Chain chain;            // empty: the first layer makes the work
   bool converts = false;  // the work only copies an array to one in another layout
@@ -93,8 +93,8 @@ struct Plan {
   std::vector<Step> steps;
   // In training: conversions of diffs. Each follows the backward pass of its node.
   std::vector<Step> diffs;
-  // What they read and write. The tops of a Split are copies of its bottom (Arrays::MakeCopy); in
-  // training each has an array of its own in kNHWC, whose data they share.
+  // The arrays that the steps read and write. The tops of a Split are copies of its bottom
+  // (Arrays::MakeCopy); in training each has an array of its own in kNHWC, whose data they share.
   Arrays arrays;
 
   static Plan Make(const std::vector<PlanNode>& nodes, const PlanOptions& options);

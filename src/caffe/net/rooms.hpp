@@ -9,7 +9,7 @@
 
 namespace caffe {
 
-// What a net consists of besides its wiring.
+// The rooms that a net consists of, besides its wiring.
 struct Net::Rooms {
   Rooms(const Wiring& wiring, const NetParameter& given, StepState* state, Device* device)
       : gradients(wiring),

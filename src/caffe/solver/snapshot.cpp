@@ -232,7 +232,7 @@ void Solver::Restore(const std::string& path) {
               state.loss_scale_good_steps());
   const std::string weights = state.has_learned_net() ? FindWeights(path, state) : "";
 
-  // What can fail from here on fails before it changes weights; run states are put back.
+  // All that can fail from here on fails before it changes weights; run states are put back.
   std::vector<Net*> nets = {net_.get()};
   for (const auto& net : test_nets_) nets.push_back(net.get());
   std::vector<NetRunState> before(nets.size());

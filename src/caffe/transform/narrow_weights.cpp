@@ -20,7 +20,7 @@ namespace {
 // Smaller parameters (biases, statistics) cost little and stay exact.
 constexpr int64_t kLarge = 4096;
 
-// What a float becomes in a type without a table.
+// The value that a float becomes in a type without a table.
 float Rounded(const TypeFunctions& functions, float value) {
   uint32_t code;
   functions.Codes(&value, &code, 1);

@@ -155,7 +155,7 @@ Stream* CudaDevice::DoBeginCapture() {
   return capture_stream_.get();
 }
 
-// What the next recorded node depends on.
+// The nodes that the next recorded node depends on.
 CudaDevice::Dependencies CudaDevice::CaptureDependencies() const {
   int status = 0;
   unsigned long long id = 0;

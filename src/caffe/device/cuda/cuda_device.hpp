@@ -25,7 +25,7 @@ class CudaDevice final : public Device {
   Stream* default_stream() override;
   void* native_stream() override;
   bool can_capture() const override;
-  // What the driver says is free, in bytes.
+  // The bytes that the driver says are free.
   int64_t FreeBytes() const;
 
   // The key of this text's binary in the program cache.

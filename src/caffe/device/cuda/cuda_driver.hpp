@@ -21,7 +21,7 @@ using CUevent = struct CUevent_st*;
 using CUgraph = struct CUgraph_st*;
 using CUgraphExec = struct CUgraphExec_st*;
 using CUgraphNode = struct CUgraphNode_st*;
-// What an edge of a graph waits for: zeros stand for the whole node.
+// The ports that an edge of a graph waits for: zeros stand for the whole node.
 struct CUgraphEdgeData {
   unsigned char from_port, to_port, type, reserved[5];
   bool operator==(const CUgraphEdgeData&) const = default;

@@ -7,7 +7,7 @@ namespace caffe {
 
 class Device;
 
-// What the driver says is free, in bytes; none if the device is not one of CUDA.
+// The bytes that the driver says are free; none if the device is not one of CUDA.
 std::optional<int64_t> FreeCudaMemory(const Device& device);
 
 }  // namespace caffe

@@ -16,8 +16,8 @@ namespace caffe {
 // Reads bytes of a file; those behind its end are 0. Returns false if the system cannot read.
 bool ReadOrZero(int descriptor, haddr_t at, size_t bytes, void* target);
 
-// What our drivers of files have in common: the library's view of a `Target`, through which a
-// driver reads or writes. The first member is the library's own part.
+// The common part of our drivers of files: the library's view of a `Target`, through which a driver
+// reads or writes. The first member is the library's own part.
 template <class Target> struct Hdf5DriverFile {
   H5FD_t base{};
   Target* target = nullptr;

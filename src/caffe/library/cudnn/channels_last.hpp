@@ -20,7 +20,7 @@ class ChannelsLast {
   // Normalized descriptors only.
   ChannelsLast(Device* device, const ConvDescriptor& d);
 
-  // What cuDNN computes.
+  // The convolution that cuDNN computes.
   static ConvDescriptor FormOf(const ConvDescriptor& d);
   const ConvDescriptor& form() const { return form_; }
   // Whether the form is made of images in kNCHW as well, for a y in kNHWC and passes that read x.

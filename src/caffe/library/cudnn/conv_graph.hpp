@@ -12,8 +12,8 @@
 
 namespace caffe::cudnn {
 
-// What plans are made for: the device of a handle, or one that is described as JSON, which need not
-// be present.
+// The target of plans: the device of a handle, or one that is described as JSON, which need not be
+// present.
 struct Target {
   Handle handle = nullptr;
   const Descriptor* properties = nullptr;

@@ -16,7 +16,7 @@ struct Operands {
   DevicePtr x, w, y, bias, residual, workspace;
 };
 
-// What computes one pass.
+// The engine that computes one pass.
 struct Chosen {
   bool fused = false;                // see ConvGraph
   std::unique_ptr<ConvGraph> graph;  // whose descriptors the plan uses
@@ -47,9 +47,9 @@ class StagesPass {
   std::unique_ptr<EpiloguePass> pass_;
 };
 
-// What computes a pass: the fastest of cuDNN's engines, from the tuning table or by measurement.
-// The choices of the process are shared by all operators, and plans are kept, because making one
-// may compile a kernel. Throws LibraryRefusal if no engine computes the pass.
+// Chooses how a pass is computed: by the fastest of cuDNN's engines, from the tuning table or by
+// measurement. The choices of the process are shared by all operators, and plans are kept, because
+// making one may compile a kernel. Throws LibraryRefusal if no engine computes the pass.
 std::shared_ptr<const Chosen> ChoosePlan(Device* device, Session* session, const ConvDescriptor& d,
                                          ConvPass pass);
 

@@ -55,8 +55,8 @@ double Cycles(const Tile& tile, int64_t groups, int64_t all_steps, bool points, 
          turn(share % tile.resident);
 }
 
-// What it adds that `parts` groups divide the steps of a result: they write their sums, and the
-// last one waits for these and reads all.
+// The cycles that it adds if `parts` groups divide the steps of a result: they write their sums,
+// and the last one waits for these and reads all.
 double JoiningCycles(const Tile& tile, int64_t parts) {
   constexpr double kArrival = 3500, kSumsPerCycle = 16;
   return kArrival + static_cast<double>((parts + 4) * tile.m * tile.n) / kSumsPerCycle;

@@ -102,7 +102,7 @@ class ByteGemmOp final : public GemmOp {
   struct Strides {
     int64_t row_stride, k_stride;
   };
-  // What a task computes, in an item of the batch.
+  // The part that a task computes, in an item of the batch.
   struct Part {
     int64_t item, channel, channels, row, rows;
   };

@@ -106,7 +106,7 @@ struct WordPartsHeader {
   long sums[kByteChannels];  // of the weights of a channel
   long slice;                // products, a multiple of kPairDepth; the same in all blocks
   long unused[7];
-  // What the sums of the products of upper bytes begin with, slice by slice.
+  // The values that the sums of the products of upper bytes begin with, slice by slice.
   int starts[205][kByteChannels];
 };
 constexpr long WordPartsHeaderBytes(long depth) {

@@ -35,7 +35,8 @@ bool AddsToY(const ConvDescriptor& d, Element inner);
 // The stages that follow oneDNN's convolution.
 Epilogue Rest(const ConvDescriptor& d, Element inner);
 
-// What oneDNN's convolution writes: the result, or float sums for a pass that rounds.
+// The type that oneDNN's convolution writes: that of the result, or float sums for a pass that
+// rounds.
 Element Stored(const ConvDescriptor& d, Element inner);
 
 struct Plans {

@@ -84,7 +84,7 @@ class WidePointsOp final : public ConvOp {
   }
 
  private:
-  // What only one thread may use at a time.
+  // Objects that only one thread may use at a time.
   struct Thread {
     std::unique_ptr<Kernel> widen;
     std::unique_ptr<EpiloguePass> narrow;

@@ -8,8 +8,8 @@
 
 namespace caffe {
 
-// What a net needs, from shapes alone. `arena`: that of whole passes, or null. `workspaces`: those
-// of the forward. `backward`: diffs count, too. Allocates nothing.
+// The memory that a net needs, from shapes alone. `arena`: that of whole passes, or null.
+// `workspaces`: those of the forward. `backward`: diffs count, too. Allocates nothing.
 MemoryNeeds CountMemory(const Wiring& wiring, const Gradients& gradients, const Plan& plan,
                         const ArrayBlobs& blobs, const ActivationArena* arena,
                         const WorkMemory& works, const StepWorkspaces& workspaces, bool backward);

@@ -13,10 +13,10 @@ namespace caffe {
 
 enum QuantizerMode : int;
 
-// What a net knows of its ranges and quantizers by their names: a value. A quantizer has the name
-// of a range, or <layer>_blobs_0_quant for the weights of a layer. A range has the name of its
-// blob, or <blob>@<layer> if a later layer changes the blob in place. If several layers have one
-// name, <layer> is <layer>#2 for the second one, and so on: Wiring::unique_names.
+// The ranges and quantizers of a net by their names: a value. A quantizer has the name of a range,
+// or <layer>_blobs_0_quant for the weights of a layer. A range has the name of its blob, or
+// <blob>@<layer> if a later layer changes the blob in place. If several layers have one name,
+// <layer> is <layer>#2 for the second one, and so on: Wiring::unique_names.
 struct RangeTable {
   // The modes of `given`, and what the quantizers of its layers say. Throws for modes and fields
   // that are not supported.

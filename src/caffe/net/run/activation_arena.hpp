@@ -16,7 +16,7 @@
 
 namespace caffe {
 
-// What the steps of a forward need besides their arrays.
+// The memory that the steps of a forward need, besides their arrays.
 struct StepWorkspaces {
   std::vector<int64_t> bytes;  // of each step; empty: none is placed in the arena
   int64_t shared = 0;          // bytes that the net's workspace has in any case
@@ -78,7 +78,8 @@ class ActivationArena {
   int64_t bytes() const { return plan_.bytes; }
   int64_t diff_bytes() const { return diff_bytes_; }
   int64_t workspace_bytes() const { return workspace_bytes_; }
-  // What the net's workspace must have for the steps whose workspaces are not in the arena.
+  // The size that the net's workspace must have for the steps whose workspaces are not in the
+  // arena.
   int64_t shared_workspace() const { return shared_workspace_; }
   // Incremented when arrays get other slices.
   uint64_t plans() const { return plans_; }

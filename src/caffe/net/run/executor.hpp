@@ -26,7 +26,7 @@
 
 namespace caffe {
 
-// What the executors of a net share. The objects must outlive them.
+// The objects that the executors of a net share. The objects must outlive them.
 struct PassRooms {
   NodeRunner* runner;
   NetRanges* ranges;
@@ -83,8 +83,8 @@ class Executor final : private ActionRunner {
   // Call this before a pass of training outside the arena: diffs that were freed are written there
   // as if they were new. Frees the arena.
   void LeaveArena();
-  // What the steps need for the current shapes, and the workspaces of the forward. Allocates
-  // nothing.
+  // The memory that the steps need for the current shapes, and the workspaces of the forward.
+  // Allocates nothing.
   WorkMemory CountWorks(StepWorkspaces* workspaces) const { return works_.Count(workspaces); }
   // Null if every blob has memory of its own.
   const ActivationArena* arena() const { return arena_.get(); }

@@ -10,10 +10,10 @@
 
 namespace caffe {
 
-// What the last forward read, for blobs that are computed when they are read: inputs, parameters
-// and stored blobs. The caller may change these before the blob is read. So their content is copied
-// right before the change, and after the forward if there is a view, through which the caller
-// writes without notice. Records end with the next whole forward.
+// The blobs that the last forward read, for those that are computed when they are read: inputs,
+// parameters and stored blobs. The caller may change these before the blob is read. So their
+// content is copied right before the change, and after the forward if there is a view, through
+// which the caller writes without notice. Records end with the next whole forward.
 class LateReads final : public MemoryWatcher {
  public:
   explicit LateReads(const Wiring& wiring) : wiring_(wiring) {}

@@ -19,8 +19,8 @@ class LossSeeds {
   // Writes weight times loss scale to the diffs of the losses among the tops of `nodes`. A diff
   // that the caller wrote is kept, unless the loss scale is not 1.
   void Seed(const std::vector<int>& nodes, Device* device);
-  // What Seed depends on besides the net. While a diff has been written since the last Seed, the
-  // state is incomplete: Seed has to look at it.
+  // Adds the state that Seed depends on, besides the net. While a diff has been written since the
+  // last Seed, the state is incomplete: Seed has to look at it.
   void AddToEpoch(GraphEpoch* epoch) const;
   // Call this after the work of Seed was replayed.
   void NoteSeeded();

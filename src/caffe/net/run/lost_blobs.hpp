@@ -50,7 +50,7 @@ class LostBlobs {
   void MakeDependents(int first, int last, const std::vector<int>& written);
   // The plan has other steps now.
   void FollowSteps() { writers_.clear(); }
-  // What the last forward read.
+  // The blobs that the last forward read.
   LateReads& late_reads() { return *late_reads_; }
   // Nodes whose arrays for the backward pass (LayerArrays::kept) the last forward did not keep.
   const std::set<int>& lost_arrays() const { return lost_arrays_; }
@@ -79,7 +79,7 @@ class LostBlobs {
   std::vector<uint64_t> parameter_versions_;              // at the last forward, if it trains
   int making_ = 0;                                        // nested calls of RecomputedBlob::Make
   std::unique_ptr<LateReads> late_reads_;
-  // What the blobs that are not stored (`forgotten_`, `now_`) are computed from.
+  // The sources of the blobs that are not stored (`forgotten_`, `now_`).
   std::vector<BlobBase*> reads_;
   std::vector<int> forgotten_, now_;
   std::set<int> lost_arrays_;

@@ -36,7 +36,7 @@ int64_t MemoryForecast::MostNeeded() const {
   return 32 * blobs + 16 * parameters + (64 << 20);
 }
 
-// What the net has already, and would not take again.
+// The bytes that the net has already, and would not take again.
 int64_t MemoryForecast::Held() const {
   int64_t bytes = 0;
   std::set<const SyncedMemory*> seen;

@@ -111,7 +111,7 @@ void Passes::Forward(int start, int end) {
   if (!whole && !trains) {
     plans_.whole().lost().MakeDependents(first, last, rooms_.versions->WrittenInputs());
   }
-  // What the pass changes is not needed for late reads any more.
+  // The blobs that the pass changes are not needed for late reads any more.
   const MemoryWatcher::Quiet quiet(!trains);
   WithInputs([&] {
     BlobVersions::Taken taken;

@@ -34,7 +34,8 @@ class Plans {
   void ComputeByLayer() { covers_layers_ = false; }
   bool covers_layers() const { return covers_layers_; }
 
-  // What the net needs; without the arena of whole passes, what it needs if every blob is stored.
+  // The memory that the net needs; without the arena of whole passes, the memory that it needs if
+  // every blob is stored.
   MemoryNeeds Needs() const;
   MemoryNeeds NeedsByLayer(bool backward) const;
 

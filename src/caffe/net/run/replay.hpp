@@ -20,7 +20,7 @@ class ActionRunner {
   virtual void After(const Action& action) = 0;
   // Enqueues the action's work, or changes what the host knows; calls Note.
   virtual void Run(const Action& action) = 0;
-  // What Run does besides enqueuing work and using memories.
+  // The part of Run that neither enqueues work nor uses memories.
   virtual void Note(const Action& action) = 0;
   // Adds the state for which these actions are recorded, besides the addresses of the memories that
   // they use.

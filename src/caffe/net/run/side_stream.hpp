@@ -14,7 +14,7 @@ class SideStream {
  public:
   // The work begins after what the calling thread's stream has now.
   void Run(Device* device, const std::function<void()>& work);
-  // What the calling thread's stream gets from now on begins after all of that work.
+  // The work that the calling thread's stream gets from now on begins after all of that work.
   void Join(Device* device);
 
  private:

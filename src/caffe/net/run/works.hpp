@@ -75,8 +75,8 @@ class Works {
   const StepWorkspaces& FindWorkspaces();
   // Allocates the net's workspace: nothing is allocated while steps run.
   void NeedWorkspaces();
-  // What the steps need for the current shapes, and the workspaces of the forward. Allocates
-  // nothing.
+  // The memory that the steps need for the current shapes, and the workspaces of the forward.
+  // Allocates nothing.
   WorkMemory Count(StepWorkspaces* workspaces) const;
 
  private:

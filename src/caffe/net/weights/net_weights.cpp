@@ -161,7 +161,7 @@ struct ParameterSource {
   }
 };
 
-// What a source gives to a net.
+// The weights that a source gives to a net.
 struct FoundWeights {
   std::vector<ParameterSource> parameters;
   std::vector<int> layers;                     // of the net, which get parameters

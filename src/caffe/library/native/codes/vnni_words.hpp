@@ -91,9 +91,9 @@ constexpr int kMostRows[2] = {12, 6};
 // Rows whose sums of slices stay in the caches.
 constexpr long kMostWide = 96;
 
-// What rows begin with, in `fours` steps of 4 codes. Windows of an image have `left` steps to the
-// end of the first run, and `run` ones in the next runs, which begin `gap` codes after the one
-// before.
+// The codes that rows begin with, in `fours` steps of 4 codes. Windows of an image have `left`
+// steps to the end of the first run, and `run` ones in the next runs, which begin `gap` codes after
+// the one before.
 struct Operand {
   long fours;
   const u8 *words, *bytes;
