@@ -93,11 +93,11 @@ DEVICE_FN V Codes(const V* sums, const ChannelFactors<F, N>& c) {
 }
 
 // Stores rows [row, row + rows) of N vectors of channels, or the first `count` channels of them.
-template <bool kPositive, bool kBias, class F, int N>
+template <bool kWhole, bool kPositive, bool kBias, class F, int N>
 void StoreRows(const ByteOutput& o, const ChannelFactors<F, N>& c, long channel, long count,
                long row, long rows, const i32* sums, long stride) {
   constexpr long kRows = 4 / N, kBytes = N * kLanes;
-  if (count > kBytes) count = kBytes;
+  if (kWhole) count = kBytes;
   for (long i = 0; i < rows; i += kRows) {
     u8* y[kRows];
     V v[4];
@@ -122,11 +122,13 @@ void StoreRows(const ByteOutput& o, const ChannelFactors<F, N>& c, long channel,
 template <bool kBias, class F, int N>
 void StoreRows(const ByteOutput& o, const ChannelFactors<F, N>& c, long channel, long count,
                long row, long rows, const i32* sums, long stride) {
-  if (o.lowest >= o.zero_y) {
-    StoreRows<true, kBias>(o, c, channel, count, row, rows, sums, stride);
-  } else {
-    StoreRows<false, kBias>(o, c, channel, count, row, rows, sums, stride);
-  }
+  const auto store = [&](auto whole) {
+    constexpr bool kWhole = whole.value != 0;
+    o.lowest >= o.zero_y
+        ? StoreRows<kWhole, true, kBias>(o, c, channel, count, row, rows, sums, stride)
+        : StoreRows<kWhole, false, kBias>(o, c, channel, count, row, rows, sums, stride);
+  };
+  count >= N* kLanes ? store(Count<1>()) : store(Count<0>());
 }
 
 constexpr int kTileVectors = kTileChannels / kLanes;

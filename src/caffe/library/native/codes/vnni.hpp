@@ -46,19 +46,5 @@ using ByteWeights = V;
 DEVICE_FN V MakeByteWeights(V bytes) { return bytes; }
 DEVICE_FN V Dot(V sum, V codes, V weights) { return _mm512_dpbusd_epi32(sum, codes, weights); }
 
-// Adds two products of words, or four of bytes, to the sums of R rows and C blocks of channels.
-template <bool kOfBytes, int R, int C>
-DEVICE_FN void AddProducts(const u8* a, long stride, const V* w, V (&sum)[R][C]) {
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-    const V x = SetFour(a + r * stride);
-#pragma GCC unroll 2
-    for (int j = 0; j < C; ++j) {
-      sum[r][j] = kOfBytes ? Dot(sum[r][j], x, w[j]) : _mm512_dpwssd_epi32(sum[r][j], x, w[j]);
-      Keep(sum[r][j]);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace caffe

@@ -27,7 +27,12 @@ __attribute__((noinline)) void Dots(const CodeTile& t, const u8* a, const signed
       V w[C];
 #pragma GCC unroll 2
       for (int j = 0; j < C; ++j) w[j] = Load(b + j * block);
-      AddProducts<true>(x, stride, w, c);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const V four = SetFour(x + r * stride);
+#pragma GCC unroll 2
+        for (int j = 0; j < C; ++j) c[r][j] = Dot(c[r][j], four, w[j]);
+      }
     }
   }
 #pragma GCC unroll 16

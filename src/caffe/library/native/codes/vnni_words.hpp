@@ -101,14 +101,22 @@ struct Operand {
   long run, left, gap;
 };
 
-// Adds the products with one vector of weights of each block.
+// Adds two products of words, or four of bytes, with a vector of weights of each block.
 template <bool kOfBytes, int R, int C>
-DEVICE_FN void AddVector(const u8* a, long stride, const u8* const* b, long vector,
-                         V (&sum)[R][C]) {
+DEVICE_FN void AddProducts(const u8* a, long stride, const u8* const* b, long vector,
+                           V (&sum)[R][C]) {
   V w[C];
 #pragma GCC unroll 2
   for (int j = 0; j < C; ++j) w[j] = Load(b[j] + 64 * vector);
-  AddProducts<kOfBytes>(a, stride, w, sum);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    const V x = SetFour(a + r * stride);
+#pragma GCC unroll 2
+    for (int j = 0; j < C; ++j) {
+      sum[r][j] = kOfBytes ? Dot(sum[r][j], x, w[j]) : _mm512_dpwssd_epi32(sum[r][j], x, w[j]);
+      Keep(sum[r][j]);
+    }
+  }
 }
 
 // The sums of a slice, of R rows and C blocks of channels: for each, the lower and the upper part.
@@ -130,9 +138,9 @@ __attribute__((noinline)) void Slice(const Operand& a, const u8* const* b, const
     }
   }
   for (long k = 0; k < fours; ++k) {
-    AddVector<false>(words, pitch, b, 3 * k, low);
-    AddVector<false>(words + 4, pitch, b, 3 * k + 1, low);
-    AddVector<true>(bytes, stride, b, 3 * k + 2, high);
+    AddProducts<false>(words, pitch, b, 3 * k, low);
+    AddProducts<false>(words + 4, pitch, b, 3 * k + 1, low);
+    AddProducts<true>(bytes, stride, b, 3 * k + 2, high);
     words += 8;
     bytes += 4;
     if (kWindows && --left == 0) {
