@@ -16,6 +16,12 @@ typedef unsigned long u64;
   CAFFE_HOST_KERNEL(name)                            \
   static void name(HostRange range_, __VA_ARGS__)
 #define SPAN_KERNEL(...) KERNEL(__VA_ARGS__)
+// A kernel of blocks is compiled for single elements, and for 256 neighbours at a time: the first
+// argument is the number of lanes, of which one is a single element.
+#define BLOCK_KERNEL(name, ...)                                                       \
+  template <i64 BLOCK> static void name##_of(HostRange range_, __VA_ARGS__);          \
+  CAFFE_HOST_BLOCK_KERNEL(name, name##_of)                                            \
+  template <i64 BLOCK> static void name##_of(HostRange range_, __VA_ARGS__)
 // What follows a pointer: a zero point, or the tables or functions of a user's type (types/table.h,
 // types/functions.h).
 typedef i32 zero_f32, zero_f16, zero_bf16, zero_f64, zero_q8, zero_q16, zero_i32, zero_i64;
@@ -30,6 +36,42 @@ typedef i32 zero_f32, zero_f16, zero_bf16, zero_f64, zero_q8, zero_q16, zero_i32
   for (i64 r = range_.begin; r < range_.end; ++r)   \
     _Pragma("omp simd") for (i64 c = 0; c < (cols); ++c)
 #define FOR_LANES(i, lane, lanes, n) for (i64 i = 0; i < (n); ++i)
+// Vectors of four columns, of at least four. The last one may overlap the one before.
+#define FOR_EACH_FOUR(r, rows, plane, lines, cols)                                            \
+  for (i64 r = range_.begin; r < range_.end; ++r)                                             \
+    for (i64 plane = r / (lines), begun_ = 1; begun_; begun_ = 0)                             \
+      for (i32 next_ = 0; next_ < (cols); next_ += 4)                                         \
+        for (i32 first_ = next_ < (cols) - 4 ? next_ : (cols) - 4, once_ = 1; once_; once_ = 0) \
+          _Pragma("omp simd") for (i32 k_ = 0; k_ < 4; ++k_)
+#define COLUMN_OF_FOUR (first_ + k_)
+#define LANES_OF(n) (BLOCK == 1 ? 1 : (n))
+#define HAS_LANES(n) (BLOCK > 1)
+#define FOR_EACH_BLOCK(r, rows, c, n)             \
+  for (i64 r = range_.begin; r < range_.end; ++r) \
+    for (i64 c = 0; c < (n); c += BLOCK)
+#define BLOCK_COUNT(c, n) (BLOCK == 1 ? 1 : (n) - (c) < BLOCK ? (n) - (c) : BLOCK)
+// Without a loop over a single element, which keeps its arrays in memory.
+#define FOR_BLOCK(i, count, statement)                           \
+  if constexpr (BLOCK == 1) {                                    \
+    constexpr i64 i = 0;                                         \
+    statement;                                                   \
+  } else {                                                       \
+    _Pragma("omp simd") for (i64 i = 0; i < (count); ++i) {      \
+      statement;                                                 \
+    }                                                            \
+  }
+#define BLOCK1(i, count, at, TX, x, v, statement)                                       \
+  {                                                                                     \
+    const Index at_ = (at);                                                             \
+    FOR_BLOCK(i, count, const CAT(acc_, TX) v = LOAD(TX, x, at_ + i); statement)        \
+  }
+#define BLOCK2(i, count, at, TX, x, v, TW, w, u, statement)                             \
+  {                                                                                     \
+    const Index at_ = (at);                                                             \
+    FOR_BLOCK(i, count, const CAT(acc_, TX) v = LOAD(TX, x, at_ + i);                   \
+              const CAT(acc_, TW) u = LOAD(TW, w, at_ + i); statement)                  \
+  }
+#define STORE_BLOCK(i, count, at, T, p, value) FOR_BLOCK(i, count, STORE(T, p, (at) + i, value))
 #define MAP1(n, TY, y, TX, x, v, value)        \
   FOR_EACH(i_, n) {                          \
     const CAT(acc_, TX) v = LOAD(TX, x, i_); \

@@ -28,6 +28,7 @@ typedef ulong u64;
 #define FOR_EACH(i, n) for (Index i = (Index)GLOBAL_ID(0); i < (n); i = (n))
 #define FOR_EACH_GROUP FOR_EACH
 #define SPAN_KERNEL KERNEL
+#define BLOCK_KERNEL KERNEL
 #define FOR_EACH_ROW(r, rows, c, cols)                                                   \
   for (Index id_ = (Index)GLOBAL_ID(0), r = id_ / (Index)(cols), c = id_ - r * (Index)(cols); \
        id_ < (rows) * (cols); id_ = (rows) * (cols))

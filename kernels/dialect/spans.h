@@ -26,6 +26,55 @@
 #define FOR_EACH_SPAN(first, n)                                                          \
   for (i64 first = GLOBAL_ID(0) * SPAN; first < (n); first = (n))
 
+// A work item computes a block: BLOCK neighbours, a span or one element. A program defines BLOCK,
+// which divides the lanes.
+#ifndef BLOCK
+#define BLOCK 1
+#endif
+#define FOR_EACH_FOUR(r, rows, plane, lines, cols)                                       \
+  FOR_EACH_ROW(r, rows, c_, cols)                                                        \
+  for (Index plane = r / (lines), once_ = 1; once_; once_ = 0)
+#define COLUMN_OF_FOUR c_
+#define LANES_OF(n) (n)
+#define HAS_LANES(n) ((n) > 1)
+#define FOR_EACH_BLOCK(r, rows, c, n)                                                    \
+  for (Index id_ = (Index)GLOBAL_ID(0), r = id_ / (Index)((n) / BLOCK),                  \
+             c = (id_ - r * (Index)((n) / BLOCK)) * BLOCK;                               \
+       id_ < (rows) * ((n) / BLOCK); id_ = (rows) * ((n) / BLOCK))
+#define BLOCK_COUNT(c, n) BLOCK
+#define FOR_BLOCK(i, count, statement)                                                   \
+  UNROLL for (i32 i = 0; i < BLOCK; ++i) {                                               \
+    statement;                                                                           \
+  }
+#if BLOCK == 1
+#define LOAD_BLOCK(T, v, p, at) v[0] = LOAD(T, p, at)
+#define STORE_VALUES(T, p, at, v) STORE(T, p, at, v[0])
+#else
+#define LOAD_BLOCK(T, v, p, at) LOAD_SPAN(T, v, p, at, (at) + BLOCK)
+#define STORE_VALUES(T, p, at, v) STORE_SPAN(T, p, at, (at) + BLOCK, v)
+#endif
+#define BLOCK1(i, count, at, TX, x, v, statement)                                        \
+  {                                                                                      \
+    CAT(acc_, TX) x_[BLOCK];                                                             \
+    LOAD_BLOCK(TX, x_, x, at);                                                           \
+    FOR_BLOCK(i, count, const CAT(acc_, TX) v = x_[i]; statement)                        \
+  }
+#define BLOCK2(i, count, at, TX, x, v, TW, w, u, statement)                              \
+  {                                                                                      \
+    CAT(acc_, TX) x_[BLOCK];                                                             \
+    CAT(acc_, TW) w_[BLOCK];                                                             \
+    LOAD_BLOCK(TX, x_, x, at);                                                           \
+    LOAD_BLOCK(TW, w_, w, at);                                                           \
+    FOR_BLOCK(i, count, const CAT(acc_, TX) v = x_[i]; const CAT(acc_, TW) u = w_[i];    \
+              statement)                                                                 \
+  }
+#define STORE_BLOCK(i, count, at, T, p, value)                                           \
+  {                                                                                      \
+    CAT(acc_, T) y_[BLOCK];                                                              \
+    FOR_BLOCK(i, count, y_[i] = (value))                                                 \
+    STORE_VALUES(T, p, at, y_);                                                          \
+  }
+
 #define MAP1(n, TY, y, TX, x, v, value)                                                  \
   FOR_EACH_SPAN(first_, n) {                                                             \
     CAT(acc_, TX) x_[SPAN];                                                              \

@@ -1,6 +1,6 @@
 //! types: device
 //! tests: library
-// Maxima of codes of images whose channels are neighbours, on devices; see channels_last.h. An item
+// Maxima of codes of images whose channels are neighbours, on devices; see max.h. An item
 // computes VECTOR bytes of channels of a window, 16, 8 or 4, which divide a position. Positions
 // beyond an edge are read at the edge, which changes no maximum. Defines: VECTOR, CODE_BYTES.
 #define WORDS (VECTOR / 4)
@@ -16,7 +16,7 @@
 #define LOAD_WORDS(v, p) const u32 v[1] = {*(GLOBAL const u32*)(p)}
 #endif
 
-KERNEL(max_pool_codes, ARG(i64, images), FOLD(i32, channels), FOLD(i32, height), FOLD(i32, width),
+KERNEL(max_pool_codes, FOLD(i32, channels), ARG(i64, images), FOLD(i32, height), FOLD(i32, width),
        FOLD(i32, out_height), FOLD(i32, out_width), FOLD(i32, kernel_h), FOLD(i32, kernel_w),
        FOLD(i32, stride_h), FOLD(i32, stride_w), FOLD(i32, pad_h), FOLD(i32, pad_w),
        FOLD(i32, y_row), IN(MItype, x), OUT(MOtype, y)) {

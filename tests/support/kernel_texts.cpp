@@ -346,16 +346,18 @@ std::vector<ProgramText> OperatorTexts(const std::string& backend, const std::st
       for (size_t k = 0; k < tilings.size(); k += 2) FloatProduct(&device, p, tilings[k]);
     }
   }
-  if (path == "pool/average_quantized_spans" || path == "pool/max_codes") {
-    for (DataType type : {kQuant8, kQuant16}) {
-      PoolDescriptor d;
-      d.method = path == "pool/max_codes" ? PoolDescriptor::Method::kMax
-                                          : PoolDescriptor::Method::kAverage;
+  if (path == "pool/max" || path == "pool/average" || path == "pool/max_codes") {
+    PoolDescriptor d;
+    if (path == "pool/average") d.method = PoolDescriptor::Method::kAverage;
+    d.height = d.width = {11, 5, 3, 2, 0};
+    for (DataType type : BuiltInTypes()) {
       d.types = TypeTriple::Equal(type);
-      for (const int64_t channels : {4, 8, 16}) {
+      for (const int64_t channels : {1, 4, 8, 16}) {
+        const bool codes = d.quantized() && path != "pool/average" && channels > 1;
+        if (codes != (path == "pool/max_codes") || (channels == 4 && !codes)) continue;
         d.planes = d.channels = channels;
-        d.layout = Layout::kNHWC;
-        d.height = d.width = {11, 5, 3, 2, 0};
+        d.layout = channels == 1 ? Layout::kNCHW : Layout::kNHWC;
+        d.trains = !d.quantized() && channels == 16;
         GeneratedPoolingLibrary().make(&device, d);
       }
     }

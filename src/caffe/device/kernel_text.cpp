@@ -26,8 +26,8 @@ std::string Trim(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
 }
 
-// One KERNEL(…) or SPAN_KERNEL(…) in a text: positions of the word, of its parenthesis and after
-// its end.
+// One KERNEL(…), SPAN_KERNEL(…) or BLOCK_KERNEL(…) in a text: positions of the word, of its
+// parenthesis and after its end.
 struct Head {
   size_t begin, open, end;
   bool spans;
@@ -38,14 +38,15 @@ bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c ==
 
 std::vector<Head> FindHeads(const std::string& text) {
   std::vector<Head> heads;
-  const std::string prefix = "SPAN_";
   size_t at = 0;
   while ((at = text.find("KERNEL(", at)) != std::string::npos) {
     const size_t line = text.rfind('\n', at) + 1;
     const bool comment = text.substr(line, at - line).find("//") != std::string::npos;
-    const bool spans =
-        at >= prefix.size() && text.compare(at - prefix.size(), prefix.size(), prefix) == 0;
-    const size_t begin = spans ? at - prefix.size() : at;
+    const auto follows = [&](const std::string& prefix) {
+      return at >= prefix.size() && text.compare(at - prefix.size(), prefix.size(), prefix) == 0;
+    };
+    const bool spans = follows("SPAN_"), blocks = follows("BLOCK_");
+    const size_t begin = at - (spans ? 5 : blocks ? 6 : 0);
     if (comment || (begin > 0 && IsWord(text[begin - 1]))) {
       at += 7;
       continue;

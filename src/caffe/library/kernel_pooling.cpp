@@ -13,132 +13,116 @@ namespace {
 
 using Method = PoolDescriptor::Method;
 
-// kernels/pool/*.h. `native` and `generated` differ in the bodies for windows of 2x2 that do not
-// overlap and are never cut: rows of windows on the CPU, one window per item on devices.
+// kernels/pool/*.h. In C order a plane is an image of one channel.
 class KernelPoolOp final : public PoolOp {
  public:
   KernelPoolOp(Device* device, const PoolDescriptor& d)
       : PoolOp(d),
         host_(!device->has_groups()),
         device_(device),
-        tiles_(Tiles()),
-        blocks_(Blocks()) {
-    const std::string tiles = host_ ? "_rows" : "_tiles";
-    if (d.has_private_layout() && d.quantized() && d.method == Method::kAverage) {
-      Make(host_ ? "pool/average_quantized_rows" : "pool/average_quantized_spans",
-           Concat("average_pool_quantized_", host_ ? "rows" : "channels"), "");
-    } else if (Vector() > 0) {
-      Make("pool/max_codes", "max_pool_codes", "");
-    } else if (d.has_private_layout() && d.trains) {
-      const std::string rows = host_ ? "_rows" : "";
-      const char* const body =
-          host_ ? "pool/channels_last_training" : "pool/channels_last_training_spans";
-      if (d.method == Method::kMax) {
-        Make(body, "max_pool_channels_mask" + rows, "max_pool_channels_backward" + rows);
-      } else {
-        Make(host_ ? "pool/channels_last" : "pool/channels_last_spans",
-             "average_pool_channels" + rows, "");
-        backward_ = Program(body)->CreateKernel("average_pool_channels_backward" + rows);
-      }
-    } else if (d.has_private_layout()) {
-      const std::string method = d.method == Method::kMax ? "max" : "average";
-      Make(host_ ? "pool/channels_last" : "pool/channels_last_spans",
-           method + "_pool_channels" + (host_ ? "_rows" : ""), "");
-    } else if (d.method == Method::kMax) {
-      Make("pool/max", "max_pool_forward" + (tiles_ ? tiles : ""),
-           d.quantized() ? ""
-                         : "max_pool_backward" + (blocks_  ? "_blocks"
-                                                  : tiles_ ? tiles
-                                                           : ""));
-    } else if (d.quantized()) {
-      Make("pool/average_quantized", "average_pool_quantized", "");
-    } else if (d.method == Method::kAverage) {
-      Make("pool/average", "average_pool_forward", "average_pool_backward");
-    } else if (d.method == Method::kDraw) {
-      Make("pool/stochastic", "stochastic_pool_draw", "");
-      backward_ = Program("pool/max")->CreateKernel("max_pool_backward");
-    } else {
-      Make("pool/stochastic", "stochastic_pool_expect", "");
-    }
+        way_(WayOf()),
+        vector_(way_ == Way::kVectors ? Vector() : 0),
+        block_(d.channels % device->info().span() == 0 ? device->info().span() : 1) {
+    const Body forward = ForwardBody();
+    const auto program = Program(forward.file);
+    forward_ = program->CreateKernel(forward.kernel);
+    if (!d.has_gradient()) return;
+    const Body backward = BackwardBody();
+    backward_ = (backward.file == forward.file ? program : Program(backward.file))
+                    ->CreateKernel(backward.kernel);
   }
   const char* library() const override { return host_ ? "native" : "generated"; }
 
  protected:
   void DoForward(const PoolArguments& a) override {
     const PoolDescriptor& d = descriptor_;
-    KernelArguments arguments = Geometry();
-    if (d.has_private_layout()) {
-      // Maxima have no factors: the greatest code is copied.
-      arguments.push_back({a.x, a.quant ? a.quant->zero_x : 0});
-      arguments.push_back({a.y, a.quant ? a.quant->zero_y : 0});
-      if (a.quant) arguments.append({a.quant->multiplier, a.quant->shift});
-      if (d.has_mask()) arguments.push_back(a.mask);
-      const int64_t windows = d.planes / d.channels * d.height.output * d.width.output;
-      // On the host the second extent is the cost of a window; on devices it is an axis.
-      const int64_t vector = Vector();
-      forward_->Launch({windows, vector > 0 ? RowBytes() / vector : d.channels}, arguments);
-      return;
-    }
+    const bool general = way_ != Way::kTiles && !Random();
+    KernelArguments arguments = Geometry(general);
+    if (general) arguments.push_back(d.y_row());
+    // Maxima have no factors: the greatest code is copied.
     arguments.push_back({a.x, a.quant ? a.quant->zero_x : 0});
     arguments.push_back({a.y, a.quant ? a.quant->zero_y : 0});
-    if (a.quant) {
-      arguments.push_back(a.quant->multiplier);
-      arguments.push_back(a.quant->shift);
+    if (d.method == Method::kAverage) {
+      arguments.append(
+          {a.quant ? a.quant->multiplier : DevicePtr(), a.quant ? a.quant->shift : DevicePtr()});
+    } else if (way_ == Way::kTiles || d.method == Method::kDraw) {
+      arguments.push_back(a.mask);
+    } else if (d.method == Method::kMax && way_ != Way::kVectors) {
+      arguments.append({int64_t{d.has_mask()}, a.mask});
     }
-    if (d.has_mask()) arguments.push_back(a.mask);
-    if (d.method == Method::kDraw) {
-      arguments.push_back(a.counters);
-      arguments.push_back(a.seed);
-      forward_->Launch(d.planes * d.height.output * d.width.output, arguments);
-    } else {
-      LaunchRange range(d.planes * d.height.output, d.width.output);
-      // Elements of the window are compared one by one.
-      range.cost = 2 * d.height.kernel * d.width.kernel;
-      forward_->Launch(range, arguments);
-    }
+    if (d.method == Method::kDraw) arguments.append({a.counters, a.seed});
+    LaunchRange range = Positions(d.height.output, d.width.output);
+    // Elements of the window are compared one by one.
+    if (!d.has_private_layout()) range.cost = 2 * d.height.kernel * d.width.kernel;
+    if (d.method == Method::kDraw) range = range.rows * range.columns;
+    forward_->Launch(range, arguments);
   }
 
   void DoBackward(const PoolArguments& a) override {
     const PoolDescriptor& d = descriptor_;
-    KernelArguments arguments = Geometry();
-    const auto blocks = [](const PoolDescriptor::Axis& axis) {
-      return (axis.input + axis.pad + axis.stride - 1) / axis.stride;
-    };
-    const int64_t blocks_h = blocks(d.height), blocks_w = blocks(d.width);
-    if (blocks_) arguments.append({blocks_h, blocks_w});
+    KernelArguments arguments = Geometry(way_ == Way::kGeneral);
+    LaunchRange range = way_ == Way::kTiles ? Positions(d.height.output, d.width.output)
+                                            : Positions(d.height.input, d.width.input);
+    if (way_ == Way::kBlocks) {
+      const auto blocks = [](const PoolDescriptor::Axis& axis) {
+        return (axis.input + axis.pad + axis.stride - 1) / axis.stride;
+      };
+      const int64_t blocks_h = blocks(d.height), blocks_w = blocks(d.width);
+      arguments.append({blocks_h, blocks_w});
+      range = {d.planes * blocks_h, blocks_w};
+    }
     arguments.push_back(a.y_diff);
     if (d.has_mask()) arguments.push_back(a.mask);
     arguments.push_back(a.x_diff);
-    if (d.has_private_layout()) {
-      const int64_t positions = d.planes / d.channels * d.height.input * d.width.input;
-      backward_->Launch({positions, d.channels}, arguments);
-    } else if (blocks_) {
-      backward_->Launch({d.planes * blocks_h, blocks_w}, arguments);
-    } else if (tiles_) {
-      backward_->Launch({d.planes * d.height.output, d.width.output}, arguments);
-    } else {
-      backward_->Launch({d.planes * d.height.input, d.width.input}, arguments);
-    }
+    backward_->Launch(range, arguments);
   }
 
  private:
-  bool Tiles() const {
+  // The kernels of maxima. kTiles are for windows of 2x2 in planes that do not overlap and are
+  // never cut, kBlocks for gradients in planes on devices, kVectors for codes with channels last on
+  // devices.
+  enum class Way { kGeneral, kTiles, kBlocks, kVectors };
+
+  // A file of kernels/pool/ and a kernel in it.
+  struct Body {
+    std::string file, kernel;
+  };
+  Body ForwardBody() const {
+    if (way_ == Way::kVectors) return {"max_codes", "max_pool_codes"};
+    if (way_ == Way::kTiles) return {"max_planes", "max_pool_forward_tiles"};
+    switch (descriptor_.method) {
+      case Method::kMax: return {"max", "max_pool_forward"};
+      case Method::kAverage: return {"average", "average_pool_forward"};
+      case Method::kDraw: return {"stochastic", "stochastic_pool_draw"};
+      case Method::kExpect: break;
+    }
+    return {"stochastic", "stochastic_pool_expect"};
+  }
+  Body BackwardBody() const {
+    if (way_ == Way::kTiles) return {"max_planes", "max_pool_backward_tiles"};
+    if (way_ == Way::kBlocks) return {"max_planes", "max_pool_backward_blocks"};
+    return descriptor_.method == Method::kAverage ? Body{"average", "average_pool_backward"}
+                                                  : Body{"max", "max_pool_backward"};
+  }
+
+  Way WayOf() const {
     const PoolDescriptor& d = descriptor_;
+    if (d.method != Method::kMax) return Way::kGeneral;
+    if (d.has_private_layout()) {
+      return !host_ && d.quantized() && Vector() > 0 ? Way::kVectors : Way::kGeneral;
+    }
     const auto exact = [](const PoolDescriptor::Axis& axis) {
       return axis.kernel == 2 && axis.stride == 2 && axis.pad == 0 && axis.input == 2 * axis.output;
     };
-    // The kernel of rows computes four windows at a time.
+    // The host computes four windows at a time.
     const bool wide = !host_ || d.width.output >= 4;
-    return d.method == Method::kMax && exact(d.height) && exact(d.width) && wide &&
-           !d.has_private_layout();
+    if (exact(d.height) && exact(d.width) && wide) return Way::kTiles;
+    const int64_t block = d.height.stride * d.width.stride;
+    return !host_ && block > 1 && block <= 16 ? Way::kBlocks : Way::kGeneral;
   }
 
-  // Whether an item of the backward pass computes a block of elements (max_pool_backward_blocks).
-  bool Blocks() const {
-    const PoolDescriptor& d = descriptor_;
-    const int64_t block = d.height.stride * d.width.stride;
-    return d.method == Method::kMax && !host_ && !tiles_ && !d.has_private_layout() && block > 1 &&
-           block <= 16;
+  bool Random() const {
+    return descriptor_.method == Method::kDraw || descriptor_.method == Method::kExpect;
   }
 
   // The bytes of the channels of a position.
@@ -146,22 +130,29 @@ class KernelPoolOp final : public PoolOp {
     return descriptor_.channels * static_cast<int64_t>(descriptor_.types.in.bytes());
   }
 
-  // The bytes of channels that an item of pool/max_codes computes; 0 if another kernel is used.
+  // The bytes of channels that an item of pool/max_codes computes; 0 if it does not support them.
   int64_t Vector() const {
-    const PoolDescriptor& d = descriptor_;
-    if (host_ || !d.has_private_layout() || !d.quantized() || d.method != Method::kMax) return 0;
     for (const int64_t vector : {16, 8, 4}) {
       if (RowBytes() % vector == 0) return vector;
     }
     return 0;
   }
 
-  std::shared_ptr<caffe::Program> Program(const char* body) const {
+  // The launch of the positions of x or y.
+  LaunchRange Positions(int64_t height, int64_t width) const {
     const PoolDescriptor& d = descriptor_;
-    ProgramBuilder builder(device_, body);
-    builder.Types(d.types).Body(body);
-    if (Vector() > 0) {
-      builder.Define("VECTOR", Vector());
+    const int64_t lines = d.planes / d.channels * height;
+    if (vector_ > 0) return {lines * width, RowBytes() / vector_};
+    return d.channels > 1 ? LaunchRange(lines * width, d.channels / block_)
+                          : LaunchRange(lines, width);
+  }
+
+  std::shared_ptr<caffe::Program> Program(const std::string& file) const {
+    const PoolDescriptor& d = descriptor_;
+    ProgramBuilder builder(device_, "pool/" + file);
+    builder.Types(d.types).Body("pool/" + file).Define("BLOCK", block_);
+    if (vector_ > 0) {
+      builder.Define("VECTOR", vector_);
       builder.Define("CODE_BYTES", static_cast<int64_t>(d.types.in.bytes()));
     }
     if (d.fixed_window) {
@@ -169,42 +160,33 @@ class KernelPoolOp final : public PoolOp {
     }
     if (d.has_private_layout()) {
       // Divisions by them give each item its place.
-      builder.Fold("channels", d.channels).Fold("height", d.height.input);
-      builder.Fold("width", d.width.input).Fold("out_height", d.height.output);
-      builder.Fold("out_width", d.width.output).Fold("y_row", d.y_row());
+      builder.Fold("height", d.height.input).Fold("width", d.width.input);
+      builder.Fold("out_height", d.height.output).Fold("out_width", d.width.output);
     }
+    builder.Fold("channels", d.channels).Fold("y_row", d.y_row()).Fold("masks", d.has_mask());
     builder.Fold("stride_h", d.height.stride).Fold("stride_w", d.width.stride);
     builder.Fold("pad_h", d.height.pad).Fold("pad_w", d.width.pad);
     return builder.Build();
   }
 
-  void Make(const char* body, const std::string& forward, const std::string& backward) {
-    const auto program = Program(body);
-    forward_ = program->CreateKernel(forward);
-    if (!backward.empty()) backward_ = program->CreateKernel(backward);
-  }
-
-  // The arguments of the geometry, which all kernels take.
-  KernelArguments Geometry() const {
+  // The first arguments. Kernels of planes have no channels.
+  KernelArguments Geometry(bool channels) const {
     const PoolDescriptor& d = descriptor_;
     KernelArguments arguments;
-    if (d.has_private_layout()) {
-      arguments.append({d.planes / d.channels, d.channels});
-    } else {
-      arguments.push_back(d.planes);
-    }
-    arguments.append({d.height.input, d.width.input, d.height.output, d.width.output});
-    if (!tiles_) {
+    if (channels) arguments.push_back(d.channels);
+    arguments.append(
+        {d.planes / d.channels, d.height.input, d.width.input, d.height.output, d.width.output});
+    if (way_ != Way::kTiles) {
       arguments.append({d.height.kernel, d.width.kernel, d.height.stride, d.width.stride,
                         d.height.pad, d.width.pad});
     }
-    if (d.has_private_layout()) arguments.push_back(d.y_row());
     return arguments;
   }
 
   const bool host_;
   Device* device_;
-  const bool tiles_, blocks_;
+  const Way way_;
+  const int64_t vector_, block_;  // of an item on devices: bytes, channels
   std::unique_ptr<Kernel> forward_, backward_;
 };
 

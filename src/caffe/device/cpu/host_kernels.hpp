@@ -41,12 +41,24 @@ template <class... A, void (*F)(HostRange, A...)> struct Thunk<F> {
   }
 };
 
+// Calls F or G, a kernel of single elements or of blocks, by the first argument.
+template <auto F, auto G> struct BlockThunk {
+  static void Run(HostRange range, void** arguments) {
+    const bool single = *static_cast<const i32*>(arguments[0]) == 1;
+    (single ? &Thunk<F>::Run : &Thunk<G>::Run)(range, arguments);
+  }
+};
+
 #define CAFFE_TEXT_(x) #x
 #define CAFFE_TEXT(x) CAFFE_TEXT_(x)
 // Constant-initialised, so that no code of a high instruction level runs before main.
-#define CAFFE_HOST_KERNEL(kernel)                                                                \
+#define CAFFE_HOST_ROW(kernel, thunk)                                                            \
   [[gnu::section("caffe_kernels"), gnu::used]] static constinit HostKernelEntry kernel##_row = { \
-      CAFFE_TEXT(CAFFE_HOST_LEVEL), CAFFE_HOST_TYPES, #kernel, &Thunk<&kernel>::Run};
+      CAFFE_TEXT(CAFFE_HOST_LEVEL), CAFFE_HOST_TYPES, #kernel, &thunk::Run};
+#define CAFFE_HOST_KERNEL(kernel) CAFFE_HOST_ROW(kernel, Thunk<&kernel>)
+#define CAFFE_COMMA_ ,
+#define CAFFE_HOST_BLOCK_KERNEL(kernel, of) \
+  CAFFE_HOST_ROW(kernel, BlockThunk<&of<1> CAFFE_COMMA_ & of<256>>)
 
 #include CAFFE_HOST_LIST
 

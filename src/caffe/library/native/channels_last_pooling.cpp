@@ -39,12 +39,13 @@ const PoolSteps& HostSteps() {
 PoolElement ElementOf(DataType type) {
   return type == kQuant8    ? PoolElement::kCode8
          : type == kQuant16 ? PoolElement::kCode16
+         : type == kFloat   ? PoolElement::kFloat
          : type == kHalf    ? PoolElement::kHalf
                             : PoolElement::kBfloat16;
 }
 
-// Codes and half kinds with channels last. A maximum of codes needs no zero points: bottom and top
-// have one range.
+// Codes, float and half kinds with channels last. A maximum of codes needs no zero points: bottom
+// and top have one range.
 class ChannelsLastPoolOp final : public PoolOp {
  public:
   ChannelsLastPoolOp(Device* device, const PoolDescriptor& d)
@@ -58,17 +59,23 @@ class ChannelsLastPoolOp final : public PoolOp {
  protected:
   void DoForward(const PoolArguments& a) override {
     const PoolDescriptor& d = descriptor_;
-    const int64_t taps = d.height.kernel * d.width.kernel, tasks = windows_ * parts_;
-    const bool parallel = windows_ * taps * d.channels >= kParallelElements && !omp_in_parallel();
-    if (ReadsLines()) {
-#pragma omp parallel for schedule(static) if (parallel)
-      for (int64_t line = 0; line < windows_ / d.width.output; ++line) ComputeLine(a, line);
-      return device_->CountLibraryCall();
-    }
-#pragma omp parallel for schedule(static) if (parallel)
-    for (int64_t task = 0; task < tasks; ++task) {
-      const int64_t first = task % parts_ * kChannels;
-      Compute(a, task / parts_, first);
+    const int64_t taps = d.height.kernel * d.width.kernel;
+    const bool lines = ReadsLines();
+    const int64_t tasks = lines ? windows_ / d.width.output : windows_ * parts_;
+    const auto compute = [&](int64_t task) {
+      if (lines) {
+        ComputeLine(a, task);
+      } else if (parts_ == 1) {
+        Compute(a, task, 0);
+      } else {
+        Compute(a, task / parts_, task % parts_ * kChannels);
+      }
+    };
+    if (windows_ * taps * d.channels >= kParallelElements && !omp_in_parallel()) {
+#pragma omp parallel for schedule(static)
+      for (int64_t task = 0; task < tasks; ++task) compute(task);
+    } else {
+      for (int64_t task = 0; task < tasks; ++task) compute(task);
     }
     device_->CountLibraryCall();
   }
@@ -145,12 +152,11 @@ bool EveryWindowHasElements(const PoolDescriptor::Axis& axis) {
   return axis.output > 0 && last < axis.input && axis.kernel > axis.pad;
 }
 
-// Averages of half kinds are computed in float, by KernelPoolOp.
+// Averages of float and half kinds are computed by KernelPoolOp.
 bool HasSteps(const PoolDescriptor& d) {
   if (d.method == Method::kMax) {
-    const bool half =
-        d.types == TypeTriple::Equal(kHalf) || d.types == TypeTriple::Equal(kBfloat16);
-    return d.quantized() || half;
+    const auto is = [&](DataType type) { return d.types == TypeTriple::Equal(type); };
+    return d.quantized() || is(kFloat) || is(kHalf) || is(kBfloat16);
   }
   return d.method == Method::kAverage && d.quantized();
 }

@@ -1,4 +1,5 @@
-// Pooling of codes and half kinds whose channels are neighbours, for one window or a line of them.
+// Pooling of codes, float and half kinds whose channels are neighbours, for one window or a line of
+// them.
 //
 // Uses no standard headers and no inline functions, because the file is compiled once per
 // instruction level, see kernels/dialect/host.h.
@@ -6,11 +7,11 @@
 
 namespace caffe {
 
-enum class PoolElement { kCode8, kCode16, kHalf, kBfloat16 };
+enum class PoolElement { kCode8, kCode16, kFloat, kHalf, kBfloat16 };
 
 // y [channels] = the largest or the mean element of rows x columns taps, each of which is
-// [channels]. Half kinds have maxima only; they ignore NaN, and are -infinity if there is nothing
-// else.
+// [channels]. Float and half kinds have maxima only. They ignore NaN. If there is nothing else,
+// they are the lowest float or -infinity.
 struct PoolWindow {
   PoolElement element;
   long channels;

@@ -35,6 +35,10 @@ template <class Code> struct CodeOrder {
   template <class V> static V To(V v) { return v; }
 };
 
+struct FloatOrder : CodeOrder<float> {
+  static constexpr float kLeast = -3.402823466e+38f;
+};
+
 // The bits of a half kind as integers of the same order: those of negative numbers are inverted.
 // NaN becomes the least number or less.
 template <i16 infinity> struct HalfOrder {
@@ -47,25 +51,33 @@ template <i16 infinity> struct HalfOrder {
   template <class V> static V To(V v) { return v ^ ((v >> 15) & 0x7fff); }
 };
 
-// Channels from `c` on, as many as fit vectors of `bytes` bytes; then smaller vectors.
-template <class Order, long bytes> void MaxFrom(const PoolWindow& w, long c) {
+// Channels from `c` on, as many as fit `count` vectors of `bytes` bytes; then fewer and smaller
+// vectors.
+template <class Order, long bytes, long count> void MaxFrom(const PoolWindow& w, long c) {
   using Element = typename Order::Element;
   using V = typename VectorOf<Element, bytes>::Type;
   constexpr long kLanes = bytes / static_cast<long>(sizeof(Element));
   const Element* x = static_cast<const Element*>(w.x);
-  for (; c + kLanes <= w.channels; c += kLanes) {
-    V best = V{} + Order::kLeast;
+  for (; c + count * kLanes <= w.channels; c += count * kLanes) {
+    V best[count];
+    for (long k = 0; k < count; ++k) best[k] = V{} + Order::kLeast;
     for (long h = 0; h < w.rows; ++h) {
       const Element* tap = x + h * w.row_stride + c;
       for (long i = 0; i < w.columns; ++i, tap += w.column_stride) {
-        const V v = Order::From(*reinterpret_cast<const V*>(tap));
-        best = v > best ? v : best;
+        for (long k = 0; k < count; ++k) {
+          const V v = Order::From(*reinterpret_cast<const V*>(tap + k * kLanes));
+          best[k] = v > best[k] ? v : best[k];
+        }
       }
     }
-    *reinterpret_cast<V*>(static_cast<Element*>(w.y) + c) = Order::To(best);
+    Element* y = static_cast<Element*>(w.y) + c;
+    for (long k = 0; k < count; ++k) *reinterpret_cast<V*>(y + k * kLanes) = Order::To(best[k]);
   }
-  if constexpr (bytes > sizeof(Element)) {
-    if (c < w.channels) MaxFrom<Order, bytes / 2>(w, c);
+  if (c == w.channels) return;
+  if constexpr (count > 1) {
+    MaxFrom<Order, bytes, 1>(w, c);
+  } else if constexpr (bytes > sizeof(Element)) {
+    MaxFrom<Order, bytes / 2, 1>(w, c);
   }
 }
 
@@ -148,10 +160,11 @@ template <class Code> void MeanOf(const PoolWindow& w) {
 
 void Max(const PoolWindow& w) {
   switch (w.element) {
-    case PoolElement::kCode8: return MaxFrom<CodeOrder<u8>, kBytes>(w, 0);
-    case PoolElement::kCode16: return MaxFrom<CodeOrder<u16>, kBytes>(w, 0);
-    case PoolElement::kHalf: return MaxFrom<HalfOrder<0x7c00>, kBytes>(w, 0);
-    case PoolElement::kBfloat16: return MaxFrom<HalfOrder<0x7f80>, kBytes>(w, 0);
+    case PoolElement::kCode8: return MaxFrom<CodeOrder<u8>, kBytes, 4>(w, 0);
+    case PoolElement::kCode16: return MaxFrom<CodeOrder<u16>, kBytes, 4>(w, 0);
+    case PoolElement::kFloat: return MaxFrom<FloatOrder, kBytes, 4>(w, 0);
+    case PoolElement::kHalf: return MaxFrom<HalfOrder<0x7c00>, kBytes, 4>(w, 0);
+    case PoolElement::kBfloat16: return MaxFrom<HalfOrder<0x7f80>, kBytes, 4>(w, 0);
   }
 }
 void MaxLine(const PoolLine& p) {
