@@ -7,7 +7,7 @@
 // stride_w images of every stride-th row and column. The caller ensures that all this, and the
 // strip itself in `flat`, fits into 8192 elements with 64 to spare, and that there are at most 256
 // taps.
-#include "epilogue/activate.h"
+#include "epilogue/stages.h"
 
 // image = `count` rows of every image of x, the first of which is row `top` of the plane. flat
 // holds the rows from max(top, 0) on. The elements left and right of the plane are already 0.
@@ -69,14 +69,14 @@ DEVICE_FN void depthwise_add_taps(const Acctype* image, const Acctype* weight, c
 }
 
 // A strip of an image has `rows` rows of `pitch`, `strip` of which are rows of y. slope_axis is 1
-// where PReLU has a slope for each output, 0 where it has one for all; sum and function as in
-// blas/stages.h.
+// where PReLU has a slope for each output, 0 where it has one for all; stages and functions as in
+// epilogue/stages.h.
 KERNEL(depthwise_forward_planes, ARG(i64, planes), ARG(i64, outputs), ARG(i64, multiplier),
        ARG(i32, in_h), ARG(i32, in_w), ARG(i32, out_h), ARG(i32, out_w), ARG(i32, stride_h),
        ARG(i32, stride_w), ARG(i32, pad_h), ARG(i32, pad_w), ARG(i32, taps), ARG(i32, strip),
        ARG(i32, rows), ARG(i32, pitch), ARG(i32, has_bias), ARG(Acctype, activation_a),
        ARG(Acctype, activation_b), ARG(Acctype, coefficient), IN(MOtype, residual),
-       IN(Mastertype, slopes), ARG(i32, slope_axis), ARG(i32, sum), ARG(i32, function),
+       IN(Mastertype, slopes), ARG(i32, slope_axis), ARG(i32, stages), ARG(u64, functions),
        IN(i32, table), IN(MItype, x), IN(MItype, weights), IN(Mastertype, bias), OUT(MOtype, y)) {
   Acctype flat[8192], image[8192], sums[8192], weight[256];
   i32 offset[256];
@@ -86,8 +86,6 @@ KERNEL(depthwise_forward_planes, ARG(i64, planes), ARG(i64, outputs), ARG(i64, m
     const Index o = p % outputs, source = p / multiplier * in_h;
     for (i32 t = 0; t < taps; ++t) weight[t] = LOAD(MItype, weights, o * taps + t);
     const Acctype start = has_bias ? LOAD(Mastertype, bias, o) : (Acctype)0;
-    const i32 separate = function == FunctionPReLU;
-    const Acctype slope = separate ? LOAD(Mastertype, slopes, slope_axis ? o : 0) : (Acctype)0;
     for (i32 top = 0; top < out_h; top += strip) {
       const i32 count = out_h - top < strip ? out_h - top : strip, seen = count + rows - strip;
       const i32 above = top * stride_h - pad_h, below = above + seen * stride_h;
@@ -103,23 +101,15 @@ KERNEL(depthwise_forward_planes, ARG(i64, planes), ARG(i64, outputs), ARG(i64, m
         SIMD for (Index i = 0; i < out_w; ++i) flat[j * out_w + i] = sums[j * pitch + i];
       }
       const Index to = (p * out_h + top) * out_w;
-      if (function == FunctionClip && sum == 0) {
+      if (stages == 1 && functions == FunctionClip) {
         SIMD for (Index i = 0; i < count * out_w; ++i) {
           STORE(MOtype, y, to + i, clip_value(flat[i], activation_a, activation_b));
         }
         continue;
       }
-      if (sum == 1) {
-        SIMD for (Index i = 0; i < count * out_w; ++i) {
-          flat[i] = sum_value(flat[i], LOAD(MOtype, residual, to + i), coefficient);
-        }
-      }
-      activate(flat, count * out_w, function, separate ? slope : activation_a, activation_b);
-      if (sum == 2) {
-        SIMD for (Index i = 0; i < count * out_w; ++i) {
-          flat[i] = sum_value(flat[i], LOAD(MOtype, residual, to + i), coefficient);
-        }
-      }
+      const STORAGE(MOtype)* const summand = residual;
+      apply_stages(flat, count * out_w, stages, functions, activation_a, activation_b, coefficient,
+                   slopes + (slope_axis ? o : 0), 0, 0, &summand, to, residual_zero);
       SIMD for (Index i = 0; i < count * out_w; ++i) STORE(MOtype, y, to + i, flat[i]);
     }
   }

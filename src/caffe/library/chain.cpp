@@ -1,12 +1,13 @@
 #include "caffe/library/chain.hpp"
 
 #include <algorithm>
-#include <set>
+#include <utility>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/device_array.hpp"
+#include "caffe/library/epilogue_stages.hpp"
 
 namespace caffe {
 namespace {
@@ -16,12 +17,6 @@ constexpr int64_t kHostColumns = 256;
 
 using Kind = ElementFunction::Kind;
 using Operand = ElementFunction::Operand;
-
-// The host kernel has 5 bits for each kind.
-constexpr int kKindBits = 5;
-#define CAFFE_ONE(...) +1
-static_assert(1 CAFFE_ELEMENT_FUNCTIONS(CAFFE_ONE) <= 1 << kKindBits);
-#undef CAFFE_ONE
 
 }  // namespace
 
@@ -52,33 +47,30 @@ ChainOp::ChainOp(Device* device, DataType type, std::vector<Kind> functions, con
       columns_ = width_;
     }
     rows_ = (shape.count + columns_ - 1) / columns_;
-    kernel_ = builder.Body("blas/chain_stages").Build()->CreateKernel("chain_stages");
+    kernel_ = builder.Body("blas/stages").Build()->CreateKernel("stages");
     return;
   }
   if (shape.channels == 1) columns_ = std::max<int64_t>(shape.count, 1);
   builder.Define("CHAIN(v, k, TABLE)", Text());
   builder.Define("CHAIN_CONSTANTS", constants_);
   builder.Define("CHAIN_SUMMANDS", sums_);
-  std::set<std::string> files;
-  for (const Kind kind : functions_) files.insert(ElementFunction::RowOf(kind).file);
-  for (const std::string& file : files) builder.Body("epilogue/" + file);
+  AddStageFiles(functions_, &builder);
   kernel_ = builder.Body("blas/chain").Build()->CreateKernel("chain");
 }
 
 std::string ChainOp::Text() const {
-  std::string text = "v";
+  std::vector<int> constants, sums;  // of the functions before each one
   int at = 0, summand = 0;
   for (const Kind kind : functions_) {
-    text = ElementFunction{kind}.Text([&](char operand) {
-      if (operand == 'v') return text;
-      if (operand == 'u') return Concat("SUMMAND(", summand, ", k)");
-      return Concat("TABLE(", at + (operand - 'a'), ", k)");
-    });
     const ElementFunction::Row& row = ElementFunction::RowOf(kind);
-    summand += row.operand == Operand::kSummand;
-    at += row.constants;
+    constants.push_back(std::exchange(at, at + row.constants));
+    sums.push_back(std::exchange(summand, summand + (row.operand == Operand::kSummand)));
   }
-  return "(" + text + ")";
+  const auto operand = [&](size_t stage, char name) {
+    return name == 'u' ? Concat("SUMMAND(", sums[stage], ", k)")
+                       : Concat("TABLE(", constants[stage] + (name - 'a'), ", k)");
+  };
+  return StagesText(functions_, operand);
 }
 
 void ChainOp::Run(DevicePtr table, DevicePtr x, std::span<const DevicePtr> summands,
@@ -86,28 +78,39 @@ void ChainOp::Run(DevicePtr table, DevicePtr x, std::span<const DevicePtr> summa
   if (shape_.count == 0) return;
   CAFFE_CHECK(static_cast<int>(summands.size()) == sums_, "a chain with ", sums_,
               " sums was given ", summands.size(), " summands");
-  KernelArguments arguments;
-  if (on_host_) {
-    uint64_t numbers = 0;
-    for (size_t s = 0; s < functions_.size(); ++s) {
-      numbers |= static_cast<uint64_t>(functions_[s]) << (kKindBits * s);
-    }
-    arguments.append({rows_, shape_.count, columns_, by_column_ || shape_.channels > 1 ? width_ : 1,
-                      by_column_ ? 1 : 0, static_cast<int>(functions_.size()), numbers});
-  } else {
-    arguments.append({shape_.count, columns_, shape_.channels});
+  const auto term = [&](size_t i) { return i < summands.size() ? summands[i] : BufferOf(x); };
+  const DevicePtr constants = constants_ > 0 ? table : BufferOf(y);
+  if (!on_host_) {
+    kernel_->Launch(shape_.count, {shape_.count, columns_, shape_.channels, constants, x, term(0),
+                                   term(1), term(2), term(3), y});
+    return;
   }
-  arguments.push_back(constants_ > 0 ? table : BufferOf(y));
-  arguments.push_back(x);
-  for (size_t s = 0; s < kMaxSummands; ++s) {
-    arguments.push_back(s < summands.size() ? summands[s] : x);
-  }
-  arguments.push_back(y);
-  if (on_host_) {
-    kernel_->Launch(LaunchRange(rows_, columns_), arguments);
-  } else {
-    kernel_->Launch(shape_.count, arguments);
-  }
+  // Rows belong to channels, unless columns do.
+  const int64_t per = by_column_ ? 1 : width_, outer = per * columns_;
+  kernel_->Launch(LaunchRange(rows_, columns_), {rows_,
+                                                 columns_,
+                                                 per,
+                                                 outer,
+                                                 columns_,
+                                                 outer,
+                                                 columns_,
+                                                 0.0,
+                                                 0.0,
+                                                 0.0,
+                                                 term(0),
+                                                 constants,
+                                                 by_column_ ? 2 : 1,
+                                                 functions_.size(),
+                                                 PackedKinds(functions_),
+                                                 width_,
+                                                 shape_.count,
+                                                 term(1),
+                                                 term(2),
+                                                 term(3),
+                                                 x,
+                                                 0,
+                                                 BufferOf(y),
+                                                 y});
 }
 
 }  // namespace caffe

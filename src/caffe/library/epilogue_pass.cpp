@@ -1,6 +1,6 @@
 #include "caffe/library/epilogue_pass.hpp"
 
-#include <vector>
+#include <limits>
 
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
@@ -30,18 +30,17 @@ void EpiloguePass::Run(const Layout& l, DevicePtr x, DevicePtr y, DevicePtr bias
   KernelArguments arguments;
   arguments.append({l.rows, l.columns, l.per, l.x_outer, l.x_stride, l.y_outer, l.y_stride});
   stages_.AddArguments(operands, y, &arguments);
-  const bool biased = bias_ != Epilogue::Bias::kNone;
   if (by_arguments_) {
-    arguments.push_back(static_cast<int>(bias_));
     stages_.AddHostArguments(&arguments);
+    // No constants in the table but slopes, no last element, one summand.
+    const DevicePtr none = BufferOf(y);
+    arguments.append({int64_t{0}, std::numeric_limits<int64_t>::max(), none, none, none, x,
+                      static_cast<int>(bias_), bias_ == Epilogue::Bias::kNone ? none : bias, y});
+  } else {
+    arguments.push_back(x);
+    if (bias_ != Epilogue::Bias::kNone) arguments.push_back(bias);
+    arguments.push_back(y);
   }
-  arguments.push_back(x);
-  if (biased) {
-    arguments.push_back(bias);
-  } else if (by_arguments_) {
-    arguments.push_back(BufferOf(y));
-  }
-  arguments.push_back(y);
   kernel_->Launch(LaunchRange(l.rows, l.columns), arguments);
 }
 

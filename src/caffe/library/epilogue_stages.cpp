@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "caffe/core/error.hpp"
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/device_array.hpp"
 
@@ -21,50 +22,71 @@ ElementFunction AsBounds(const ElementFunction& activation) {
 
 }  // namespace
 
+std::string StagesText(const std::vector<Kind>& functions,
+                       const std::function<std::string(size_t, char)>& operand) {
+  std::string v = "v";
+  for (size_t s = 0; s < functions.size(); ++s) {
+    v = ElementFunction{functions[s]}.Text(
+        [&](char name) { return name == 'v' ? v : operand(s, name); });
+  }
+  return "(" + v + ")";
+}
+
+void AddStageFiles(const std::vector<Kind>& functions, ProgramBuilder* builder) {
+  for (const Kind kind : functions) builder->Body("epilogue/" + ElementFunction::RowOf(kind).file);
+}
+
+uint64_t PackedKinds(const std::vector<Kind>& functions) {
+  constexpr int kBits = 5;
+#define CAFFE_ONE(...) +1
+  static_assert(1 CAFFE_ELEMENT_FUNCTIONS(CAFFE_ONE) <= 1 << kBits);
+#undef CAFFE_ONE
+  uint64_t packed = 0;
+  for (size_t s = 0; s < functions.size(); ++s) {
+    packed |= static_cast<uint64_t>(functions[s]) << (kBits * s);
+  }
+  return packed;
+}
+
 EpilogueStages::EpilogueStages(const Epilogue& epilogue)
     : activation_(AsBounds(epilogue.activation())), slopes_(epilogue.slopes) {
-  if (const ResidualSum* sum = epilogue.sum()) {
-    coefficient_ = sum->coefficient;
-    const bool first = std::holds_alternative<ResidualSum>(epilogue.stages[0]);
-    sum_ = first ? Sum::kBefore : Sum::kAfter;
+  const bool same = clips() && a() == -kInfinity && b() == kInfinity;
+  for (const Epilogue::Stage& stage : epilogue.stages) {
+    if (const auto* sum = std::get_if<ResidualSum>(&stage)) {
+      coefficient_ = sum->coefficient;
+      sums_ = true;
+      stages_.push_back(Kind::kSum);
+    } else if (!same) {
+      stages_.push_back(activation_.kind);
+    }
   }
+  if (stages_.empty()) stages_.push_back(activation_.kind);
 }
 
 bool EpilogueStages::none() const { return bounds() && a() == -kInfinity && b() == kInfinity; }
 
 void EpilogueStages::Define(ProgramBuilder* builder, const std::string& residual) const {
   if (bounds()) return;  // defined by kernels/epilogue/bounds.h
-  std::string v = "v";
-  const auto add = [&] {
-    const ElementFunction sum{Kind::kSum};
-    builder->Body("epilogue/" + sum.row().file);
-    v = sum.Text([&](char operand) {
-      return operand == 'v' ? v : operand == 'u' ? residual : std::string("coefficient");
-    });
-  };
-  if (sum_ == Sum::kBefore) add();
-  if (!clips() || a() != -kInfinity || b() != kInfinity) {
-    const char* index = slope_axis() == 0 ? "0" : slope_axis() == 1 ? "row" : "column";
+  const char* index = slope_axis() == 0 ? "0" : slope_axis() == 1 ? "row" : "column";
+  const auto operand = [&](size_t stage, char name) -> std::string {
+    if (name == 'u') return residual;
+    if (stages_[stage] == Kind::kSum) return "coefficient";
     const bool separate = activation_.row().operand == ElementFunction::Operand::kChannels;
-    builder->Body("epilogue/" + activation_.row().file);
-    v = activation_.Text([&](char operand) {
-      if (operand == 'v') return v;
-      if (separate) return std::string("LOAD(Mastertype, slopes, ") + index + ")";
-      return std::string("activation_") + operand;
-    });
-  }
-  if (sum_ == Sum::kAfter) add();
-  builder->Define("EPILOGUE(v, row, column, at)", v);
+    if (separate) return Concat("LOAD(Mastertype, slopes, ", index, ")");
+    return Concat("activation_", name);
+  };
+  AddStageFiles(stages_, builder);
+  builder->Define("EPILOGUE(v, row, column, at)", StagesText(stages_, operand));
 }
 
 void EpilogueStages::AddArguments(const EpilogueOperands& operands, DevicePtr y,
                                   KernelArguments* arguments) const {
-  arguments->append({a(), b(), coefficient_, sum_ == Sum::kNone ? BufferOf(y) : operands.residual,
+  arguments->append({a(), b(), coefficient_, sums_ ? operands.residual : BufferOf(y),
                      activation_.kind == Kind::kPReLU ? operands.slopes : BufferOf(y)});
 }
 
 void EpilogueStages::AddHostArguments(KernelArguments* arguments) const {
-  arguments->append({slope_axis(), static_cast<int>(sum_), static_cast<int>(activation_.kind)});
+  arguments->append({slope_axis(), stages_.size(), PackedKinds(stages_)});
 }
 
 }  // namespace caffe

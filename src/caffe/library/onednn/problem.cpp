@@ -101,8 +101,7 @@ Description Problem::Describe(Element y_type, Element weight_type, bool bias) co
 bool AddsToY(const ConvDescriptor& d, Element inner) {
   const EpilogueStages stages(d.epilogue);
   return StoresBfloat16(d, inner) && d.y_layout == Layout::kNHWC && d.y_pitch == 0 &&
-         stages.sum() == EpilogueStages::Sum::kBefore && d.epilogue.sum()->coefficient == 1 &&
-         stages.clips();
+         stages.sums_first() && d.epilogue.sum()->coefficient == 1 && stages.clips();
 }
 
 Epilogue Rest(const ConvDescriptor& d, Element inner) {
