@@ -29,7 +29,8 @@ EDITS = {
     'include/caffe/library/element_functions.hpp': [
         ('  ROW(AbsVal, ',
          '  ROW(RationalSigmoid, rational_sigmoid, kCurve, kSame, 1, rational_sigmoid_value(v, a), \\\n'
-         '      rational_sigmoid_gradient(d, v, a), v / (a + std::abs(v)), \\\n'
+         '      rational_sigmoid_gradient(d, v, a), \\\n'
+         '      std::isinf(v) ? std::copysign(1, v) : v / (a + std::abs(v)), \\\n'
          '      a / ((a + std::abs(v)) * (a + std::abs(v))), "y = x / (alpha + |x|)") \\\n')],
     'kernels/epilogue/functions.h': [
         ('#include "epilogue/relu.h"', '#include "epilogue/rational_sigmoid.h"\n')],

@@ -138,14 +138,29 @@ std::string SelfTestJson(const std::vector<std::pair<int, Device*>>& devices,
   for (const SelfTestRow& row : rows) {
     text += Concat(std::exchange(separator, ",\n  "), "{\"device\": ", JsonString(row.device),
                    ", \"type\": ", JsonString(row.type), ", \"family\": ", JsonString(row.family),
-                   ", \"result\": ", JsonString(Result(row)),
                    ", \"passed\": ", row.passed ? "true" : "false",
+                   ", \"message\": ", JsonString(WithoutFolders(row.message)),
+                   ", \"result\": ", JsonString(Result(row)),
                    ", \"difference\": ", JsonNumber(row.difference),
-                   ", \"seconds\": ", JsonNumber(row.seconds),
-                   ", \"message\": ", JsonString(WithoutFolders(row.message)), "}");
+                   ", \"seconds\": ", JsonNumber(row.seconds), "}");
   }
   return text + Concat("],\n \"failed\": ", failed, "}");
 }
+
+// During its lifetime the log has no lines of the default level: the nets of the rows would write
+// some hundred thousand. Another level, such as debug, stays.
+class LessLog {
+ public:
+  LessLog() {
+    if (before_ == log::Level::kInfo) log::SetLevel(log::Level::kWarning);
+  }
+  ~LessLog() { log::SetLevel(before_); }
+  LessLog(const LessLog&) = delete;
+  LessLog& operator=(const LessLog&) = delete;
+
+ private:
+  const log::Level before_ = log::level();
+};
 
 // Prints a row for each family, type and device; returns the exit status.
 int SelfTestDevices(const std::vector<std::pair<int, Device*>>& devices, const Options& options) {
@@ -156,8 +171,7 @@ int SelfTestDevices(const std::vector<std::pair<int, Device*>>& devices, const O
     types.push_back(kQuant8);
     types.push_back(kQuant16);
   }
-  // The nets of the rows would log some hundred thousand lines.
-  if (log::level() == log::Level::kInfo) log::SetLevel(log::Level::kWarning);
+  const LessLog less_log;
   int failed = 0, skipped = 0;
   std::vector<SelfTestRow> rows;
   const auto write = [&] {
