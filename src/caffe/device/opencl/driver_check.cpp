@@ -9,6 +9,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/device/opencl/pocl_cache.hpp"
 #include "caffe/device/program_cache.hpp"
 #include "caffe/device/runtime.hpp"
 
@@ -144,6 +145,8 @@ std::string Probed(OpenClDevice* device) {
   if (const std::optional<std::string> kept = cache.FindTuning(key)) {
     return *kept == kRight ? "" : *kept;
   }
+  // PoCL's compiler may end the process where its folder is full. The next program names the cause.
+  if (info.platform == kPocl && !ExplainPoclFailure().cause.empty()) return "";
   const std::string wrong = RunProbe(device);
   cache.StoreTuning(key, wrong.empty() ? kRight : wrong);
   return wrong;
