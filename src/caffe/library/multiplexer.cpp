@@ -240,7 +240,7 @@ bool UnitsAreFaster(Device* device, const ConvDescriptor& plain, const ConvDescr
   const ConvLibrary matrix = MatrixConvolutionLibrary();
   if (!matrix.Supports(device, nhwc)) return false;
   const ConvLibrary first = Candidates(device, plain, "")[0];
-  if (!first.compared_nhwc || first.name == matrix.name) return false;
+  if (!first.compared_nhwc || first.matrix_units) return false;
   ConvLibrary before, units;
   before.name = first.name;
   before.make = &Multiplexer::Convolution;
@@ -263,10 +263,9 @@ ConvRows ComparedNhwc(const ConvRows& all) {
   for (const ConvLibrary& row : all) {
     if (row.compared_nhwc) rows.push_back(row);
   }
-  const std::string units = MatrixConvolutionLibrary().name;
   const bool has_units =
-      std::any_of(rows.begin(), rows.end(), [&](const auto& row) { return row.name == units; });
-  return has_units && all[0].compared_nhwc && all[0].name != units ? rows : ConvRows();
+      std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.matrix_units; });
+  return has_units && all[0].compared_nhwc && !all[0].matrix_units ? rows : ConvRows();
 }
 
 // The rows of `all` that are measured before one of them computes the convolution.

@@ -328,7 +328,7 @@ ConvLibrary MatrixConvolutionLibrary() {
   row.prefers_nhwc = [](Device* device, const ConvDescriptor&) { return device->info().matrix; };
   row.knows_pitch = true;
   row.knows_row_groups = true;
-  row.compared_nhwc = true;
+  row.compared_nhwc = row.matrix_units = true;
   return row;
 }
 
