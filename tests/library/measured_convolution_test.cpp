@@ -88,7 +88,8 @@ class PlannedConv final : public ConvOp {
     plan_.calls.push_back(name_ + " " + pass);
     if (plan_.slow[name_].count(pass)) {
       device_->Synchronize();
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      // Longer than the turns that other processes take on a busy core.
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));
     }
     unsigned char mark = 0;
     device_->Download(&mark, prepared, 1);
