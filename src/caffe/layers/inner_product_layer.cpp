@@ -106,7 +106,7 @@ void InnerProduct::Reshape(const BlobVec& bottom, const BlobVec& top) {
   shape.push_back(n_);
   top[0]->Reshape(shape);
   const int64_t rows = bottom[0]->count(0, axis_);
-  // The result of no inputs is the bias.
+  // Without inputs the result is the bias.
   if (rows != this->rows()) ResetOps(rows, *bottom[0], *top[0]);
 }
 

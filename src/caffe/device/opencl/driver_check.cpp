@@ -167,11 +167,12 @@ void CheckDriver(OpenClDevice* device) noexcept {
     const DeviceInfo& info = device->info();
     const std::string known = KnownFault(info.platform, info.driver), wrong = Probed(device);
     if (known.empty() && wrong.empty()) return;
-    log::WarnOnce(Concat(
-        device->where(), " of ", info.platform, ", driver ", info.driver,
-        ", computes wrong results: ", wrong.empty() ? known : "a probe found faults in " + wrong,
-        "; use another version of the driver, or `-gpu cpu`. `caffe device_query "
-        "--self-test` shows what is concerned"));
+    log::WarnOnce(Concat(device->where(), " of ", info.platform, ", driver ", info.driver,
+                         wrong.empty()
+                             ? ", may compute wrong results: " + known
+                             : ", computes wrong results: a probe found faults in " + wrong,
+                         "; use another version of the driver, or `-gpu cpu`. `caffe device_query "
+                         "--self-test` shows what is concerned"));
   } catch (const std::exception& error) {
     try {
       log::Warning(Concat(device->where(), ": the probe of the driver failed: ", error.what()));

@@ -102,8 +102,8 @@ DeviceInfo Describe(cl_platform_id platform, cl_device_id id, int number) {
       static_cast<int64_t>(opencl::DeviceValue<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE, 0));
   info.local_memory_bytes =
       static_cast<int64_t>(opencl::DeviceValue<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE, 0));
-  info.max_group_size =
-      static_cast<int64_t>(opencl::DeviceValue<size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1));
+  info.max_group_size = std::max<int64_t>(
+      static_cast<int64_t>(opencl::DeviceValue<size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1)), 1);
   info.compute_units =
       static_cast<int>(opencl::DeviceValue<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS, 1));
   info.unified_memory =
