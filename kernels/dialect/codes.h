@@ -1,5 +1,6 @@
 // Words for codes. With MATRIX_UNITS they are single instructions of NVIDIA's devices, otherwise
-// what these compute.
+// what these compute. With DOT_BYTES the products of bytes are one instruction also without
+// matrix units.
 #if MATRIX_UNITS
 DEVICE_FN u32 permute_bytes(u32 a, u32 b, u32 places) {
   u32 r;
@@ -21,12 +22,6 @@ DEVICE_FN u32 pack_shorts(i32 a, i32 b) {
   asm("cvt.pack.sat.u16.s32 %0, %2, %1;" : "=r"(r) : "r"(a), "r"(b));
   return r;
 }
-// sum + the products of four bytes of a (u8) and b (s8).
-DEVICE_FN i32 add_byte_products(i32 sum, u32 a, u32 b) {
-  i32 r;
-  asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(sum));
-  return r;
-}
 #else
 DEVICE_FN u32 permute_bytes(u32 a, u32 b, u32 places) {
   const u64 both = (u64)b << 32 | a;
@@ -41,11 +36,20 @@ DEVICE_FN u32 pack_bytes(i32 a, i32 b, i32 c, i32 d) {
 DEVICE_FN u32 pack_shorts(i32 a, i32 b) {
   return (u32)clamp_i32(a, 0, 65535) | (u32)clamp_i32(b, 0, 65535) << 16;
 }
+#endif
+// sum + the products of four bytes of a (u8) and b (s8).
 DEVICE_FN i32 add_byte_products(i32 sum, u32 a, u32 b) {
+#if DOT_BYTES && defined(__opencl_c_integer_dot_product_input_4x8bit_packed)
+  return sum + dot_4x8packed_us_int(a, b);
+#elif MATRIX_UNITS || (DOT_BYTES && (defined(__NV_CL_C_VERSION) || defined(__CUDACC_RTC__)))
+  i32 r;
+  asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(sum));
+  return r;
+#else
   for (i32 i = 0; i < 32; i += 8) sum += (i32)(a >> i & 255) * (i32)(i8)(b >> i & 255);
   return sum;
-}
 #endif
+}
 // columns[i] are bytes i of the rows.
 DEVICE_FN void transpose_bytes(u32* columns, const u32* rows) {
   const u32 low0 = permute_bytes(rows[0], rows[1], 0x5140);

@@ -14,6 +14,10 @@
 #define REPEAT
 #endif
 
+#ifndef LOAD_TERM
+#define LOAD_TERM(T, source, at) ((T)LOAD(MItype, source, at))
+#endif
+
 // Loads a tile of a product's A or B into `tile`, [TILE_K][TILE + 1]: rows of A, or columns of B,
 // from `first` on, below `end`; of their sums the terms from k0 on, below k. Each work item, t,
 // loads one of SIDE x SIDE neighbours. The matrix begins at `base`, and its rows have `pitch`
@@ -28,5 +32,23 @@
     const i32 column_ = (sums) ? k0 + k_ : (first) + i_;                  \
     const i64 at_ = (base) + (i64)row_ * (pitch) + column_;               \
     const i32 inside_ = (full) || ((first) + i_ < (end) && k0 + k_ < k);  \
-    tile[k_][i_] = inside_ ? (T)LOAD(MItype, source, at_) : 0;            \
+    tile[k_][i_] = inside_ ? LOAD_TERM(T, source, at_) : 0;               \
+  }
+
+// The same for four codes of 8 bits: element [k / 4][i] of `tile` has four terms, the first one
+// lowest. Codes without their zero point, so that those of weights have a sign.
+#define LOAD_BYTES(tile, source, base, pitch, first, end, sums)                          \
+  REPEAT for (i32 e_ = t; e_ < TILE * TILE_K / 4; e_ += SIDE * SIDE) {                   \
+    const i32 i_ = (sums) ? e_ / (TILE_K / 4) : e_ % TILE;                               \
+    const i32 k_ = (sums) ? e_ % (TILE_K / 4) : e_ / TILE;                               \
+    u32 word_ = 0;                                                                       \
+    for (i32 b_ = 0; b_ < 4; ++b_) {                                                     \
+      const i32 term_ = k0 + 4 * k_ + b_;                                                \
+      const i64 at_ = (base) + ((sums) ? (i64)((first) + i_) * (pitch) + term_           \
+                                       : (i64)term_ * (pitch) + (first) + i_);           \
+      if ((first) + i_ < (end) && term_ < k) {                                           \
+        word_ |= (u32)((i32)LOAD(MItype, source, at_) & 255) << 8 * b_;                  \
+      }                                                                                  \
+    }                                                                                    \
+    tile[k_][i_] = (i32)word_;                                                           \
   }

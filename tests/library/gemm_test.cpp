@@ -8,6 +8,7 @@
 #include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "caffe/library/native/row_steps.hpp"
+#include "caffe/library/tuning.hpp"
 #include "library/library_support.hpp"
 
 namespace caffe {
@@ -73,7 +74,7 @@ void Check(GemmDescriptor d, double alpha, double beta) {
       auto actual = dc.Read();
       for (int i = 0; i < 64; ++i) EXPECT_EQ(actual[i], 7.0);
       actual.erase(actual.begin(), actual.begin() + 64);
-      test::ExpectNear(actual, expected, test::Tolerance(d.out),
+      test::ExpectNear(actual, expected, test::Tolerance(device, library, d.out),
                        device->info().id + " " + library + " " + d.name());
       // Prepared weights give the same bits.
       for (const auto weights : {GemmDescriptor::Weights::kA, GemmDescriptor::Weights::kB}) {
@@ -171,7 +172,8 @@ TEST(GemmTest, OperandsBehindTheStartOfABuffer) {
             };
             test::Run(*op, device, {at(da, d.in), at(db, d.in), at(dc, d.out), {}, 1, 1});
             const std::string name = device->info().id + " " + library + " " + d.name();
-            test::ExpectNear(dc.Read(), shifted(expected), test::Tolerance(d.out), name);
+            test::ExpectNear(dc.Read(), shifted(expected), test::Tolerance(device, library, d.out),
+                             name);
             const Array same(device, d.out, shifted(c));
             test::Run(*again, device, {at(da, d.in), at(db, d.in), at(same, d.out), {}, 1, 1});
             EXPECT_EQ(same.Read(), dc.Read()) << name;
@@ -418,6 +420,92 @@ TEST(GemmTest, LongSumsOfHalfKinds) {
         test::ExpectNear(actual, expected, test::Tolerance(out), library + " " + d.name());
       }
     }
+  }
+}
+
+// Sums of 16 products that exceed the numbers of half, where later products make the whole small
+// again, infinities, and NaN.
+TEST(GemmTest, ShortSumsInHalfKeepLargeValues) {
+  GemmDescriptor d;
+  d.in = d.out = kHalf;
+  d.m = d.n = 5;
+  d.k = 40;
+  std::vector<double> a(d.m * d.k, 0.0), b(d.k * d.n, 512.0);
+  for (int64_t k = 0; k < d.k; ++k) {
+    a[k] = k < 20 ? 1000 : -1000;     // 10 million, and back to 0
+    a[d.k + k] = k < 20 ? 6 : -5.75;  // 2560
+    a[2 * d.k + k] = k == 33 ? INFINITY : 1000;
+    a[3 * d.k + k] = k == 3 ? NAN : 1;
+    a[4 * d.k + k] = 0x1p-20;
+  }
+  for (Device* device : AllDevices()) {
+    for (const std::string& library : Multiplexer::GemmLibraries(device, d)) {
+      if (library == "clblast_half") continue;  // its sums are half
+      const Array da(device, kHalf, a), db(device, kHalf, b);
+      const Array dc(device, kHalf, std::vector<double>(d.m * d.n, 7.0));
+      test::Run(*Multiplexer::GemmBy(library, device, d), device, {da, db, dc});
+      const auto c = dc.Read();
+      for (int64_t j = 0; j < d.n; ++j) {
+        const std::string name = device->info().id + " " + library;
+        EXPECT_EQ(c[j], 0) << name;
+        EXPECT_EQ(c[d.n + j], 2560) << name;
+        EXPECT_EQ(c[2 * d.n + j], INFINITY) << name;
+        EXPECT_TRUE(std::isnan(c[3 * d.n + j])) << name;
+        EXPECT_EQ(c[4 * d.n + j], 40 * 0x1p-11) << name;
+      }
+    }
+  }
+}
+
+// `caffe tune` measures the sizes of tiles, and what it finds is used later.
+TEST(GemmTest, TilesOnOpenClAreMeasured) {
+  GemmDescriptor d;
+  d.m = 70;
+  d.n = 90;
+  d.k = 33;
+  for (Device* device : AllDevices()) {
+    if (device->backend() != "opencl") continue;
+    const auto choices = [&] {
+      const size_t known = TunedChoices().size();
+      Multiplexer::GemmBy("generated", device, d);
+      std::vector<TunedChoice> found = TunedChoices();
+      found.erase(found.begin(), found.begin() + static_cast<ptrdiff_t>(known));
+      return found;
+    };
+    std::string fastest;
+    {
+      const TuneExhaustively exhaustively;
+      const auto found = choices();
+      ASSERT_EQ(found.size(), 1);
+      EXPECT_EQ(found[0].measured, 3);
+      fastest = found[0].configuration;
+      EXPECT_TRUE(fastest.starts_with("tiles of ")) << fastest;
+    }
+    const auto later = choices();
+    ASSERT_EQ(later.size(), 1);
+    EXPECT_EQ(later[0].measured, 0);
+    EXPECT_EQ(later[0].configuration, fastest);
+  }
+}
+
+// The libraries for products on OpenCL are compared; on processors only by `caffe tune`.
+TEST(MultiplexerTest, ProductsOnOpenClAreMeasured) {
+  GemmDescriptor d;
+  d.m = d.n = d.k = 1024;
+  for (Device* device : AllDevices()) {
+    if (device->backend() != "opencl" || device->info().matrix) continue;
+    const TuneExhaustively exhaustively;
+    const size_t known = TunedChoices().size();
+    const auto op = Multiplexer::Gemm(device, d);
+    bool compared = false;
+    for (size_t i = known; i < TunedChoices().size(); ++i) {
+      const TunedChoice choice = TunedChoices()[i];
+      if (choice.library != "product") continue;
+      compared = true;
+      EXPECT_GE(choice.measured, 2);
+      EXPECT_EQ(choice.configuration, op->library());
+    }
+    EXPECT_TRUE(compared) << device->info().id;
   }
 }
 

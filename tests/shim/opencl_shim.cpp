@@ -9,6 +9,7 @@
 //   fp64=0 fp16=0          without double precision, or half arithmetic
 //   denormals=0            without denormals in float
 //   rounding=0             without correctly rounded division; strict=1: refuses its build option
+//   dot=1                  with products of four bytes, see kernels/dialect/codes.h; dot=0: without
 //   memory=N               bytes of memory; buffers beyond it are refused
 //   version=1.1            the version of devices and of their language
 //   platform=NAME          the name of every platform; driver=VERSION: of every driver
@@ -22,6 +23,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -122,6 +124,10 @@ size_t KernelGroup(cl_kernel kernel, size_t real) {
 
 std::atomic<uint64_t> bytes_in_use{0};
 
+constexpr cl_device_info kFeatures = 0x106F;  // CL_DEVICE_OPENCL_C_FEATURES, OpenCL 3.0
+// CL_DEVICE_INTEGER_DOT_PRODUCT_ACCELERATION_PROPERTIES_4x8BIT_PACKED_KHR
+constexpr cl_device_info kAcceleratedDotProduct = 0x1075;
+
 }  // namespace
 
 extern "C" {
@@ -184,6 +190,18 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
       }
       return GiveText(kept, size, value, size_ret);
     }
+    case kFeatures: {
+      if (Off("dot")) return CL_INVALID_VALUE;
+      if (Setting("dot").empty()) break;
+      struct {
+        cl_uint version = 3 << 22;
+        char name[64] = "__opencl_c_integer_dot_product_input_4x8bit_packed";
+      } const feature;
+      return give(feature);
+    }
+    case kAcceleratedDotProduct:
+      if (!Setting("dot").empty()) return give(std::array<cl_bool, 6>{1, 1, 1, 1, 1, 1});
+      break;
     case CL_DEVICE_VERSION:
       if (!Setting("version").empty()) {
         return GiveText("OpenCL " + Setting("version") + " shim", size, value, size_ret);

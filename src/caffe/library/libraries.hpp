@@ -42,7 +42,12 @@ GemmLibrary GemmlowpLibrary();
 GemmLibrary CublasLtLibrary();
 GemmLibrary CublasLibrary();
 GemmLibrary ClBlastLibrary();
+// Its sums are half, too, so that long ones lose digits and overflow: only if a setting names it.
+GemmLibrary ClBlastHalfLibrary();
 GemmLibrary GeneratedLibrary();
+// On OpenCL devices that compute in half: short sums of products in half, which are added in float.
+// It is never preferred, but measured.
+GemmLibrary GeneratedHalfLibrary();
 GemmLibrary GeneratedQuantizedLibrary();
 // On devices, for activations times the transpose of weights, by matrix units.
 GemmLibrary MatrixGemmLibrary();

@@ -1,13 +1,11 @@
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "caffe/core/log.hpp"
-#include "caffe/core/out_of_memory.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/library/device_array.hpp"
 #include "caffe/library/fallback.hpp"
@@ -93,38 +91,16 @@ std::string Fastest(Device* device, const ConvDescriptor& d, Pass pass,
   const TunedOperation operation{
       device,     "convolution", kVersion, PassName(pass), Concat(only.key(), " by ", names),
       d.in.name()};
-  const auto known = FindTuned(operation);
-  const auto named = [&](const ConvLibrary& row) { return row.name == known->configuration; };
-  if (known && std::any_of(rows.begin(), rows.end(), named)) {
-    ReportTuned(operation, *known, 0);
-    return known->configuration;
+  std::optional<Scratch> scratch;
+  std::vector<TunedCandidate> candidates;
+  for (const ConvLibrary& row : rows) {
+    candidates.push_back({row.name, [&](double best) {
+                            if (!scratch) scratch.emplace(device, d);
+                            const auto op = row.make(device, only);
+                            return Measure(device, op.get(), pass, *scratch, best);
+                          }});
   }
-  TunedRow best{TuningIsExhaustive(), std::numeric_limits<double>::infinity(), rows[0].name};
-  int measured = 0;
-  try {
-    const Scratch scratch(device, d);
-    for (const ConvLibrary& row : rows) {
-      try {
-        const auto op = row.make(device, only);
-        const double time = Measure(device, op.get(), pass, scratch, best.milliseconds);
-        ++measured;
-        if (time < best.milliseconds) {
-          best.milliseconds = time;
-          best.configuration = row.name;
-        }
-      } catch (const OutOfMemory&) {
-        // It does not fit here, but may fit in the net.
-      } catch (const Error& error) {
-        log::Debug(Concat(device->info().id, ": ", row.name, " is not measured for ",
-                          operation.name(), ": ", error.what()));
-      }
-    }
-  } catch (const OutOfMemory& error) {
-    log::Info(Concat(device->info().id, ": no library is measured for ", operation.name(), ": ",
-                     error.what()));
-  }
-  if (measured > 1) StoreTuned(operation, best, measured);
-  return best.configuration;
+  return FastestOf(operation, candidates);
 }
 
 // Computes each pass by the operator of the library that is fastest for it.

@@ -9,6 +9,7 @@
 #include "caffe/device/device.hpp"
 #include "caffe/library/fallback.hpp"
 #include "caffe/library/libraries.hpp"
+#include "caffe/library/measured_gemm.hpp"
 #include "caffe/library/native/host_gemm.hpp"
 
 namespace caffe {
@@ -35,10 +36,16 @@ GemmDescriptor ProductOf(const ConvDescriptor& d) {
 
 using GemmRows = std::vector<GemmLibrary>;
 
+template <class D> std::string First(const D& descriptor);
+template <> std::string First(const ConvDescriptor& descriptor);
+GemmRows NoOthers(Device*, const GemmDescriptor&) { return {}; }
+std::unique_ptr<GemmOp> ChooseProduct(Device* device, const GemmDescriptor& d);
+
 // Convolutions on devices through the matrix products of a library. The rows of `behind` compute
-// the products that the library refuses.
+// the products that the library refuses. On OpenCL, each product is computed by the library that is
+// fastest for it, unless `behind` is NoOthers or a setting names one.
 ConvLibrary ByColumns(const GemmLibrary& library,
-                      const std::function<GemmRows(Device*, const GemmDescriptor&)>& behind) {
+                      GemmRows (*behind)(Device*, const GemmDescriptor&)) {
   ConvLibrary row;
   row.name = library.name;
   row.place = &OnDevices;
@@ -49,6 +56,9 @@ ConvLibrary ByColumns(const GemmLibrary& library,
   row.make = [=](Device* device, const ConvDescriptor& d) {
     return MakeDeviceConvolution(device, d, [=](const GemmDescriptor& product) {
       GemmRows rows{library};
+      const bool fixed = behind == &NoOthers || !First(d).empty();
+      if (library.compared_opencl && OnOpenCl(*device) && !fixed)
+        return ChooseProduct(device, product);
       for (const GemmLibrary& other : behind(device, product)) {
         if (other.name != library.name) rows.push_back(other);
       }
@@ -63,16 +73,16 @@ ConvLibrary ByColumns(const GemmLibrary& library,
   return row;
 }
 
-GemmRows NoOthers(Device*, const GemmDescriptor&) { return {}; }
 GemmRows AllProducts(Device* device, const GemmDescriptor& d);
 
 // The tables, in order of preference. A row is skipped if its library is missing or does not
 // support the descriptor on that device.
 struct Tables {
-  Table<GemmDescriptor, GemmOp> gemm{
-      {RowsLibrary(), PackedLibrary(), OpenBlasLibrary(), NativeLibrary(), GemmlowpLibrary(),
-       NativeQuantizedLibrary(), MatrixGemmLibrary(), CublasLtLibrary(), CublasLibrary(),
-       ClBlastLibrary(), GeneratedLibrary(), GeneratedQuantizedLibrary()}};
+  Table<GemmDescriptor, GemmOp> gemm{{RowsLibrary(), PackedLibrary(), OpenBlasLibrary(),
+                                      NativeLibrary(), GemmlowpLibrary(), NativeQuantizedLibrary(),
+                                      MatrixGemmLibrary(), CublasLtLibrary(), CublasLibrary(),
+                                      ClBlastLibrary(), GeneratedLibrary(), GeneratedHalfLibrary(),
+                                      ClBlastHalfLibrary(), GeneratedQuantizedLibrary()}};
   Table<ConvDescriptor, ConvOp> conv{
       {InPieces(OneDnnLibrary(false), kMostHostWorkspace),
        InPieces(OneDnnLibrary(true), kMostHostWorkspace), DepthwiseLibrary(), WinogradLibrary(),
@@ -81,7 +91,8 @@ struct Tables {
        HostQuantizedConvolutionLibrary(), MatrixConvolutionLibrary(),
        InPieces(CudnnLibrary(), kMostWorkspace), ByColumns(CublasLtLibrary(), &AllProducts),
        ByColumns(CublasLibrary(), &AllProducts), ByColumns(ClBlastLibrary(), &AllProducts),
-       ByColumns(GeneratedLibrary(), &AllProducts), DeviceQuantizedConvolutionLibrary()}};
+       ByColumns(GeneratedLibrary(), &AllProducts), ByColumns(GeneratedHalfLibrary(), &AllProducts),
+       ByColumns(ClBlastHalfLibrary(), &AllProducts), DeviceQuantizedConvolutionLibrary()}};
   Table<PoolDescriptor, PoolOp> pool{
       {NativeChannelsLastPoolingLibrary(), NativePoolingLibrary(), GeneratedPoolingLibrary()}};
 
@@ -183,6 +194,12 @@ template <class D> auto Make(Device* device, const D& d) {
   return MakeWithFallback(device, d, Candidates(device, d, First(d)));
 }
 
+// A forward pass or a product of fewer operations takes too little time to be worth measuring.
+constexpr double kMeasuredProducts = 1e9;
+
+double Products(const GemmDescriptor& d) {
+  return static_cast<double>(d.batch * d.m) * static_cast<double>(d.n) * static_cast<double>(d.k);
+}
 double Products(const ConvDescriptor& d) {
   return static_cast<double>(d.batch * d.out_channels) * static_cast<double>(d.depth()) *
          static_cast<double>(d.geometry.output_count());
@@ -193,8 +210,6 @@ using ConvRows = std::vector<ConvLibrary>;
 // The rows whose time for arrays in kNCHW is measured: those that compute all passes while the net
 // trains, and those that compute a large forward pass only beside the first one.
 ConvRows Compared(Device* device, const ConvDescriptor& d, const ConvRows& all) {
-  // A forward pass of fewer operations takes too little time to be worth measuring.
-  constexpr double kMeasuredProducts = 1e9;
   const bool trains = d.backward_data || d.backward_weights;
   ConvRows rows;
   for (const ConvLibrary& row : all) {
@@ -278,6 +293,21 @@ ConvRows RowsToMeasure(Device* device, const ConvDescriptor& d, const std::strin
   return {};
 }
 
+// Products on OpenCL: the libraries that are compared, if one of them comes first.
+std::unique_ptr<GemmOp> ChooseProduct(Device* device, const GemmDescriptor& d) {
+  const std::string first = First(d);
+  GemmRows all = Candidates(device, d, first), rows;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(rows),
+               [](const GemmLibrary& row) { return row.compared_opencl; });
+  const bool compares = OnOpenCl(*device) && first.empty() && all[0].compared_opencl;
+  if (compares && rows.size() > 1 && Products(d) >= kMeasuredProducts) {
+    const std::string name = FastestProduct(device, d, rows);
+    std::stable_partition(all.begin(), all.end(),
+                          [&](const GemmLibrary& row) { return row.name == name; });
+  }
+  return MakeWithFallback(device, d, std::move(all));
+}
+
 std::unique_ptr<ConvOp> Choose(Device* device, const ConvDescriptor& d, int depth) {
   const std::string first = First(d);
   auto all = Candidates(device, d, first, depth);
@@ -331,7 +361,7 @@ void RemoveLibrary(const std::string& name) {
 
 std::unique_ptr<GemmOp> Multiplexer::Gemm(Device* device, const GemmDescriptor& descriptor) {
   descriptor.Check();
-  return Make(device, descriptor);
+  return ChooseProduct(device, descriptor);
 }
 
 std::unique_ptr<ConvOp> Multiplexer::Convolution(Device* device, const ConvDescriptor& descriptor) {

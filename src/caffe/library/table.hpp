@@ -37,6 +37,8 @@ template <class D, class Op> struct Library {
   // Whether it is compared with other rows by measurement, for arrays in kNCHW and in kNHWC, and
   // computes forward passes only.
   bool compared = false, compared_nhwc = false, forward_only = false;
+  // Whether a product of this library is compared with those of others on OpenCL.
+  bool compared_opencl = false;
   // Whether it multiplies by matrix units through kernels of ours, in kNHWC.
   bool matrix_units = false;
 

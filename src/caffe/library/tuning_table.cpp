@@ -4,12 +4,14 @@
 #include <atomic>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <sstream>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/out_of_memory.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/runtime.hpp"
 
@@ -105,6 +107,44 @@ void ReportTuned(const TunedOperation& operation, const TunedRow& row, int measu
                                            : Concat("the fastest of ", measured, " measured");
   log::Info(Concat(device, ": ", operation.library, " computes ", operation.name(), " with ",
                    row.configuration, ", ", row.milliseconds, " ms, ", source));
+}
+
+std::optional<std::string> KnownFastest(const TunedOperation& operation,
+                                        const std::vector<TunedCandidate>& candidates) {
+  const auto known = FindTuned(operation);
+  const auto named = [&](const TunedCandidate& one) { return one.name == known->configuration; };
+  if (!known || std::none_of(candidates.begin(), candidates.end(), named)) return std::nullopt;
+  ReportTuned(operation, *known, 0);
+  return known->configuration;
+}
+
+std::string FastestOf(const TunedOperation& operation,
+                      const std::vector<TunedCandidate>& candidates) {
+  if (const auto known = KnownFastest(operation, candidates)) return *known;
+  TunedRow best{TuningIsExhaustive(), std::numeric_limits<double>::infinity(), candidates[0].name};
+  int measured = 0;
+  std::string too_large;
+  for (const TunedCandidate& candidate : candidates) {
+    try {
+      const double time = candidate.measure(best.milliseconds);
+      ++measured;
+      if (time < best.milliseconds) {
+        best.milliseconds = time;
+        best.configuration = candidate.name;
+      }
+    } catch (const OutOfMemory& error) {
+      too_large = error.what();  // it may fit in the net
+    } catch (const Error& error) {
+      log::Debug(Concat(operation.device->info().id, ": ", candidate.name, " is not measured for ",
+                        operation.name(), ": ", error.what()));
+    }
+  }
+  if (measured > 1) StoreTuned(operation, best, measured);
+  if (measured == 0 && !too_large.empty()) {
+    log::Info(Concat(operation.device->info().id, ": nothing is measured for ", operation.name(),
+                     ": ", too_large));
+  }
+  return best.configuration;
 }
 
 double MeasureMilliseconds(Device* device, const std::function<void()>& run, double best) {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "caffe/device/program_cache.hpp"
 #include "caffe/library/tuning.hpp"
@@ -46,6 +47,22 @@ std::optional<TunedRow> FindTuned(const TunedOperation& operation);
 void StoreTuned(const TunedOperation& operation, const TunedRow& row, int measured);
 // Reports a choice that comes from the table.
 void ReportTuned(const TunedOperation& operation, const TunedRow& row, int measured);
+
+// One of several ways to compute an operation.
+struct TunedCandidate {
+  std::string name;  // one line
+  // The time in milliseconds; it may stop early if it takes much longer than `best`.
+  std::function<double(double best)> measure;
+};
+
+// The name of the fastest of `candidates`: one that the table has, otherwise what is measured now
+// and kept there. A candidate that throws is left out; so are all of them if memory is missing, and
+// then the first one is chosen.
+std::string FastestOf(const TunedOperation& operation,
+                      const std::vector<TunedCandidate>& candidates);
+// The candidate that the table has, without a measurement.
+std::optional<std::string> KnownFastest(const TunedOperation& operation,
+                                        const std::vector<TunedCandidate>& candidates);
 
 // The time of `run`, which enqueues work on the current stream of the device, in milliseconds. It
 // runs several times. The first run, which may load or compile kernels, does not count; if the

@@ -61,7 +61,7 @@ DeviceInfo NullInfo(const std::string& text_for) {
   info.name = "null device";
   info.architecture = text_for;
   info.fp64 = true;
-  info.matrix = info.matrix_groups = text_for == "cuda";
+  info.matrix = info.matrix_groups = info.dp4a = text_for == "cuda";
   return info;
 }
 

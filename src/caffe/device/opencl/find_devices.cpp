@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <utility>
@@ -21,8 +22,13 @@ constexpr cl_device_info kComputeCapabilityMinor = 0x4001;
 constexpr cl_device_info kDeviceUuid = 0x106A;
 constexpr cl_device_info kMostSubGroups = 0x105C;  // CL_DEVICE_MAX_NUM_SUB_GROUPS, OpenCL 2.1
 
+constexpr cl_device_info kFeatures = 0x106F;  // CL_DEVICE_OPENCL_C_FEATURES, OpenCL 3.0
+// CL_DEVICE_INTEGER_DOT_PRODUCT_ACCELERATION_PROPERTIES_4x8BIT_PACKED_KHR
+constexpr cl_device_info kAcceleratedDotProduct = 0x1075;
+
 // The least version of devices and of their language.
 constexpr int kLeastMajor = 1, kLeastMinor = 2;
+constexpr char kLeastLanguage[] = "CL1.2";  // in the options of backends.cpp
 
 struct Found {
   cl_platform_id platform;
@@ -67,6 +73,33 @@ void AddNote(std::string* note, const std::string& text) {
 
 bool HasExtension(const std::string& extensions, const std::string& name) {
   return (" " + extensions + " ").find(" " + name + " ") != std::string::npos;
+}
+
+// Whether the compiler has a feature of OpenCL C 3.0.
+bool HasFeature(cl_device_id id, const std::string& name) {
+  struct Feature {  // cl_name_version
+    cl_uint version;
+    char name[64];
+  };
+  size_t bytes = 0;
+  if (clGetDeviceInfo(id, kFeatures, 0, nullptr, &bytes) != CL_SUCCESS) return false;
+  std::vector<Feature> features(bytes / sizeof(Feature));
+  if (features.empty() || clGetDeviceInfo(id, kFeatures, features.size() * sizeof(Feature),
+                                          features.data(), nullptr) != CL_SUCCESS) {
+    return false;
+  }
+  return std::any_of(features.begin(), features.end(), [&](const Feature& feature) {
+    return name == std::string(feature.name, strnlen(feature.name, sizeof feature.name));
+  });
+}
+
+// Whether the device has instructions for products of four bytes with and without signs.
+bool MultipliesBytes(cl_device_id id) {
+  struct Accelerated {  // cl_device_integer_dot_product_acceleration_properties_khr
+    cl_bool with_signs, without_signs, mixed, saturating[3];
+  };
+  return HasFeature(id, "__opencl_c_integer_dot_product_input_4x8bit_packed") &&
+         opencl::DeviceValue<Accelerated>(id, kAcceleratedDotProduct, {}).mixed == CL_TRUE;
 }
 
 // In CUDA's form, GPU-6e4a…, so that both backends use the same name for a card.
@@ -126,6 +159,12 @@ DeviceInfo Describe(cl_platform_id platform, cl_device_id id, int number) {
     info.dp4a = major * 10 + minor >= 61;
     info.matrix = major >= 8;
     info.subgroups = true;  // warps, through inline PTX
+  }
+  if (!info.dp4a && MultipliesBytes(id)) {
+    info.dp4a = true;
+    // Older versions of the language lack the function.
+    const size_t at = info.dialect.options.find(kLeastLanguage);
+    info.dialect.options.replace(at, std::strlen(kLeastLanguage), "CL3.0");
   }
   if (HasExtension(extensions, "cl_khr_device_uuid")) info.unique_id = Uuid(id);
   return info;

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "caffe/core/error.hpp"
+#include "caffe/core/numeric.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/library/device_array.hpp"
 #include "caffe/library/fallback.hpp"
@@ -39,7 +40,10 @@ void CheckCall(clblast::StatusCode code, const char* call) {
   throw LibraryRefusal(Concat("CLBlast's ", call, " failed with code ", static_cast<int>(code)));
 }
 
-// CLBlast, float and double. Its buffer for copies is the workspace, which it takes as a buffer of
+template <class T> T Scalar(double value) { return static_cast<T>(value); }
+template <> cl_half Scalar(double value) { return FloatToHalfBits(static_cast<float>(value)); }
+
+// CLBlast, float, double and half. Its buffer for copies is the workspace, which it takes as a buffer of
 // its own. It needs more for matrices that do not begin at the start of their buffer; only the call
 // has these offsets, so the operator holds that buffer. For batches CLBlast may allocate one
 // itself.
@@ -49,7 +53,9 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
       : GemmOp(d), device_(device), epilogue_(device, d) {
     if (d.batch == 1) bytes_ = Room(0, 0, 0);
   }
-  const char* library() const override { return "clblast"; }
+  const char* library() const override {
+    return descriptor_.in == kHalf ? "clblast_half" : "clblast";
+  }
   int64_t workspace_bytes() const override { return bytes_; }
 
  protected:
@@ -69,16 +75,16 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
       if (copies.offset > 0 && !part) copies = OwnRoom(bytes_);
       device_->NoteUse({copies});
       CheckCall(clblast::Gemm<T>(clblast::Layout::kRowMajor, Op(d.trans_a), Op(d.trans_b), d.m, d.n,
-                                 d.k, static_cast<T>(alpha), Memory(a), a0, d.row_a(), Memory(b),
-                                 b0, d.row_b(), static_cast<T>(beta), Memory(c), c0, d.row_c(),
-                                 &queue, nullptr, part ? part.get() : Memory(copies)),
+                                 d.k, Scalar<T>(alpha), Memory(a), a0, d.row_a(), Memory(b), b0,
+                                 d.row_b(), Scalar<T>(beta), Memory(c), c0, d.row_c(), &queue,
+                                 nullptr, part ? part.get() : Memory(copies)),
                 "Gemm");
     } else {
       CheckCall(clblast::GemmStridedBatched<T>(
                     clblast::Layout::kRowMajor, Op(d.trans_a), Op(d.trans_b), d.m, d.n, d.k,
-                    static_cast<T>(alpha), Memory(a), a0, d.row_a(), d.batch_stride_a(), Memory(b),
-                    b0, d.row_b(), d.batch_stride_b(), static_cast<T>(beta), Memory(c), c0,
-                    d.row_c(), d.batch_stride_c(), d.batch, &queue, nullptr),
+                    Scalar<T>(alpha), Memory(a), a0, d.row_a(), d.batch_stride_a(), Memory(b), b0,
+                    d.row_b(), d.batch_stride_b(), Scalar<T>(beta), Memory(c), c0, d.row_c(),
+                    d.batch_stride_c(), d.batch, &queue, nullptr),
                 "GemmStridedBatched");
     }
     device_->CountLibraryCall();
@@ -129,25 +135,45 @@ template <class T> class ClBlastGemmOp final : public GemmOp {
 
 }  // namespace
 
+namespace {
+
+// Its smallest groups have 8 x 8 items.
+bool HasItems(Device* device) { return device->info().max_group_size >= 64; }
+
+}  // namespace
+
 GemmLibrary ClBlastLibrary() {
-  return {"clblast", &OnOpenCl,
+  GemmLibrary row{
+      "clblast", &OnOpenCl,
+      [](Device* device, const GemmDescriptor& d) {
+        // CLBlast's double kernels take half a minute to compile for a processor.
+        const bool doubles = device->info().fp64 && !device->info().is_cpu_type;
+        return HasItems(device) && d.in == d.out && d.k > 0 &&
+               (d.in == kFloat || (d.in == kDouble && doubles));
+      },
+      [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
+        if (d.in == kDouble) return std::make_unique<ClBlastGemmOp<double>>(device, d);
+        return std::make_unique<ClBlastGemmOp<float>>(device, d);
+      },
+      // On processors CLBlast is no faster and takes 10 s and more to compile. For batches it
+      // copies matrices to memory that it allocates each time (10 to 50 % slower on an H200).
+      [](Device* device, const GemmDescriptor& d) {
+        return !device->info().is_cpu_type && d.batch == 1;
+      }};
+  row.compared_opencl = true;
+  return row;
+}
+
+GemmLibrary ClBlastHalfLibrary() {
+  return {"clblast_half", &OnOpenCl,
           [](Device* device, const GemmDescriptor& d) {
-            // CLBlast's double kernels take half a minute to compile for a processor.
-            const bool doubles = device->info().fp64 && !device->info().is_cpu_type;
-            // Its smallest groups have 8 x 8 items.
-            constexpr int64_t kLeastItems = 64;
-            if (device->info().max_group_size < kLeastItems) return false;
-            return d.in == d.out && d.k > 0 && (d.in == kFloat || (d.in == kDouble && doubles));
+            return HasItems(device) && device->info().native_half && d.in == kHalf &&
+                   d.out == kHalf && d.k > 0;
           },
           [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
-            if (d.in == kDouble) return std::make_unique<ClBlastGemmOp<double>>(device, d);
-            return std::make_unique<ClBlastGemmOp<float>>(device, d);
+            return std::make_unique<ClBlastGemmOp<cl_half>>(device, d);
           },
-          // On processors CLBlast is no faster and takes 10 s and more to compile. For batches it
-          // copies matrices to memory that it allocates each time (10 to 50 % slower on an H200).
-          [](Device* device, const GemmDescriptor& d) {
-            return !device->info().is_cpu_type && d.batch == 1;
-          }};
+          [](Device*, const GemmDescriptor&) { return false; }};
 }
 
 }  // namespace caffe
