@@ -5,9 +5,9 @@
 // activations, whose zero point is folded into the bias, so that their pointer has 0. See
 // caffe/library/quant_arguments.hpp. A group of SIDE x SIDE computes TILE x TILE elements.
 // Defines: TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16; at most 8 SIDE of it are used),
-// CHANNEL_ROWS (1: A are the weights), WIDE (1: sums of 64 bits), CODE_BYTES, DOT_BYTES (1: codes of
-// 8 bits are multiplied four at a time), GEMM_UNROLL, RESIDUAL (1: the sum with a residual follows,
-// whose arguments stand behind it). low and high are bounds of code - zero point.
+// CHANNEL_ROWS (1: A are the weights), WIDE (1: sums of 64 bits), CODE_BYTES, DOT_BYTES (1: codes
+// of 8 bits are multiplied four at a time), GEMM_UNROLL, RESIDUAL (1: the sum with a residual
+// follows, whose arguments stand behind it). low and high are bounds of code - zero point.
 #include "dialect/codes.h"
 #include "epilogue/residual_code.h"
 #include "math/gemm_tile.h"

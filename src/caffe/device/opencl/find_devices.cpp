@@ -93,7 +93,8 @@ bool HasFeature(cl_device_id id, const std::string& name) {
   });
 }
 
-// Whether the device has instructions for products of four bytes with and without signs.
+// Whether the device has instructions for products of four bytes with and without signs
+// (cl_khr_integer_dot_product).
 bool MultipliesBytes(cl_device_id id) {
   struct Accelerated {  // cl_device_integer_dot_product_acceleration_properties_khr
     cl_bool with_signs, without_signs, mixed, saturating[3];

@@ -43,10 +43,10 @@ void CheckCall(clblast::StatusCode code, const char* call) {
 template <class T> T Scalar(double value) { return static_cast<T>(value); }
 template <> cl_half Scalar(double value) { return FloatToHalfBits(static_cast<float>(value)); }
 
-// CLBlast, float, double and half. Its buffer for copies is the workspace, which it takes as a buffer of
-// its own. It needs more for matrices that do not begin at the start of their buffer; only the call
-// has these offsets, so the operator holds that buffer. For batches CLBlast may allocate one
-// itself.
+// CLBlast, float, double and half. Its buffer for copies is the workspace, which it takes as a
+// buffer of its own. It needs more for matrices that do not begin at the start of their buffer;
+// only the call has these offsets, so the operator holds that buffer. For batches CLBlast may
+// allocate one itself.
 template <class T> class ClBlastGemmOp final : public GemmOp {
  public:
   ClBlastGemmOp(Device* device, const GemmDescriptor& d)
