@@ -73,24 +73,27 @@ void AddRecurrentFamilies(std::vector<Family>* all) {
   add("GRU", kWeights);
 }
 
-// A mixture of experts, which have one layer. `gate` are the layers that compute the blob `score`
-// of the items of `shape`. The weights are constant, as those of RNN; so all experts are equal, and
+// A mixture of experts. `gate` are the layers that compute the blob `score` from the items `in` of
+// `shape`, `expert` those of an expert. The weights are constant, as those of RNN; so all experts are equal, and
 // the result depends on the sum of the probabilities of those that are selected.
 std::string MixtureOfExperts(const std::string& shape, const std::string& gate,
-                             const std::string& expert, const std::string& more) {
+                             const std::string& expert, const std::string& more,
+                             const std::string& bottom = "x") {
   const std::string input =
       "layer { name: 'in' type: 'Input' top: 'in' input_param { " + shape + " } } ";
-  return Layer("MOE", "moe_param { gating_net { " + input + gate +
-                          "layer { name: 'gate' type: 'Softmax' bottom: 'score' top: 'gate' } } "
-                          "expert_net { " +
-                          input + "layer { name: 'out' bottom: 'in' top: 'out' " + expert +
-                          " } } " + more + " }");
+  return Layer("MOE",
+               "moe_param { gating_net { " + input + gate +
+                   "layer { name: 'gate' type: 'Softmax' bottom: 'score' top: 'gate' } } "
+                   "expert_net { " +
+                   input + expert + "} " + more + " }",
+               "bottom: '" + bottom + "'");
 }
 
 void AddMixtureFamilies(std::vector<Family>* all) {
   const auto product = [](double weight) {
-    return Concat("type: 'InnerProduct' inner_product_param { num_output: 6 weight_filler { type: ",
-                  "'constant' value: ", weight, " } }");
+    return Concat("layer { name: 'out' type: 'InnerProduct' bottom: 'in' top: 'out' ",
+                  "inner_product_param { num_output: 6 weight_filler { type: 'constant' value: ",
+                  weight, " } } } ");
   };
   // Both experts are selected: which ones have the largest probabilities could depend on rounding.
   all->push_back({"MOE", kRows,
@@ -99,18 +102,22 @@ void AddMixtureFamilies(std::vector<Family>* all) {
                                    "'score' inner_product_param { num_output: 2 weight_filler { "
                                    "type: 'constant' value: 0.01 } } } ",
                                    product(0.05), "expert_instances: 2 select_experts: 2")});
-  // An expert that computes all items adds 0 times the extreme ones to its gradient.
   // The first elements of an item, which differ by far more than by rounding, select its experts.
   const std::string first =
       "layer { name: 'cut' type: 'Slice' bottom: 'in' top: 'score' top: 'rest' slice_param { "
       "slice_point: 4 } } layer { name: 'none' type: 'Silence' bottom: 'rest' } ";
   const std::string two = "expert_instances: 4 select_experts: 2 normalize_weights: false ";
+  // In quantized nets the codes of `scaled` are the input.
+  const std::string scaled =
+      "layer { name: 'scaled' type: 'Power' bottom: 'x' top: 'scaled' power_param { scale: 0.9 } "
+      "} ";
+  // An expert that computes all items adds 0 times the extreme ones to its gradient (spreads).
   const auto routed = [&](const std::string& name, int items, int width, const std::string& more,
                           bool quantized) {
     all->push_back({.name = name,
                     .shape = Concat("shape { dim: ", items, " dim: ", width, " }"),
-                    .layers = MixtureOfExperts(Concat("shape { dim: 1 dim: ", width, " }"), first,
-                                               product(0.02), more),
+                    .layers = scaled + MixtureOfExperts(Concat("shape { dim: 1 dim: ", width, " }"),
+                                                        first, product(0.02), more, "scaled"),
                     .quantized = quantized,
                     .spreads = true});
   };
@@ -134,11 +141,39 @@ void AddMixtureFamilies(std::vector<Family>* all) {
                       "shape { dim: 1 dim: 4 dim: 9 dim: 9 }",
                       "layer { name: 'score' type: 'Pooling' bottom: 'in' top: 'score' "
                       "pooling_param { pool: AVE global_pooling: true } } ",
-                      "type: 'Convolution' convolution_param { num_output: 12 kernel_size: 3 "
-                      "weight_filler { type: 'constant' value: 0.05 } }",
+                      "layer { name: 'a' type: 'Convolution' bottom: 'in' top: 'a' "
+                      "convolution_param { num_output: 12 kernel_size: 3 weight_filler { type: "
+                      "'constant' value: 0.05 } } } "
+                      "layer { name: 'b' type: 'Convolution' bottom: 'a' top: 'b' "
+                      "convolution_param { num_output: 6 kernel_size: 1 weight_filler { type: "
+                      "'constant' value: 0.1 } } } ",
                       two),
                   .quantized = true,
                   .spreads = true});
+  // Some of the layers that a mixture consists of, in the type of the net.
+  for (const bool every : {false, true}) {
+    const std::string route = Concat("moe_param { experts: 4 select_experts: 2 ",
+                                     "normalize_weights: false full_forward: ", every, " }");
+    all->push_back(
+        {.name = every ? "MOERoute, all rows" : "MOERoute",
+         .shape = "shape { dim: 5 dim: 71 }",
+         .layers = scaled +
+                   "layer { name: 'cut' type: 'Slice' bottom: 'scaled' top: 'score' top: "
+                   "'rest' slice_param { slice_point: 4 } } "
+                   "layer { name: 'gate' type: 'Softmax' bottom: 'score' top: 'p' } "
+                   "layer { name: 'route' type: 'MOERoute' bottom: 'p' top: 'observed' "
+                   "top: 'expected' top: 'weights' top: 'slots' top: 'rows' top: "
+                   "'offsets' " +
+                   route +
+                   " } layer { name: 'even' type: 'MOELoss' bottom: 'p' bottom: 'observed' bottom: "
+                   "'score' top: 'even' loss_weight: 0.1 moe_param { select_experts: 2 "
+                   "load_balance_loss_weight: 0.1 z_loss_weight: 0.01 } } "
+                   "layer { name: 'gather' type: 'MOEGather' bottom: 'scaled' bottom: 'rows' "
+                   "bottom: 'slots' top: 'gathered' } "
+                   "layer { name: 'tested' type: 'MOECombine' bottom: 'gathered' bottom: 'weights' "
+                   "bottom: 'slots' bottom: 'rows' top: 'y' }",
+         .quantized = true});
+  }
 }
 
 // Forms of kernels that the shapes of the other families do not lead to.
@@ -239,10 +274,10 @@ void AddInferenceFamilies(std::vector<Family>* all) {
        .layers = then("InnerProduct", "ip", "bottom: 'x'", "a", product) +
                  then("TanH", "tanh", "bottom: 'a'", "y"),
        .quantized = true});
-  add({.name = "InnerProduct, no bias, Sigmoid",
+  add({.name = "InnerProduct, no bias, ReLU",
        .shape = kRows,
        .layers = then("InnerProduct", "ip", "bottom: 'x'", "a", unbiased) +
-                 then("Sigmoid", "sigmoid", "bottom: 'a'", "y"),
+                 then("ReLU", "relu", "bottom: 'a'", "y"),
        .quantized = true});
   // A product takes the time of reading the weights.
   add({.name = "InnerProduct, few rows",
@@ -264,10 +299,10 @@ void AddInferenceFamilies(std::vector<Family>* all) {
   add({.name = "Convolution, channels last",
        .shape = kImages,
        .layers =
-           convolution("first", "x", "a", "num_output: 16 kernel_size: 3 pad: 1") +
+           convolution("first", "x", "a", "num_output: 32 kernel_size: 3 pad: 1") +
            then("ReLU", "relu", "bottom: 'a'", "a") +
            then("LRN", "norm", "bottom: 'a'", "b", "lrn_param { local_size: 3 alpha: 0.5 }") +
-           convolution("depthwise", "b", "c", "num_output: 16 kernel_size: 3 pad: 1 group: 16") +
+           convolution("depthwise", "b", "c", "num_output: 32 kernel_size: 3 pad: 1 group: 32") +
            then("Pooling", "pool", "bottom: 'c'", "d",
                 "pooling_param { kernel_size: 3 stride: 2 }") +
            convolution("last", "d", "y", "num_output: 24 kernel_size: 1"),
@@ -329,11 +364,18 @@ std::vector<Family> SelfTestFamilyTable() {
                  Layer("Eltwise", "eltwise_param { operation: PROD }", both), true, true, true});
   all.push_back({"Eltwise, MAX", kImages,
                  Layer("Eltwise", "eltwise_param { operation: MAX }", both), true, true, true});
-  all.push_back({"Concat", kImages, Layer("Concat", "", both), true, true, true});
+  // In quantized nets they have the codes of the pooling.
+  const std::string codes =
+      "layer { name: 'codes' type: 'Pooling' bottom: 'x' top: 'c' pooling_param { kernel_size: 1 } "
+      "} ";
+  all.push_back({"Concat", kImages,
+                 codes + "layer { name: 'tanh' type: 'TanH' bottom: 'x2' top: 'c2' } " +
+                     Layer("Concat", "", "bottom: 'c' bottom: 'c2'"),
+                 true, true, true});
   all.push_back({"Slice", kImages,
-                 "layer { name: 'tested' type: 'Slice' bottom: 'x' top: 'a' top: 'b' "
-                 "slice_param { slice_point: 1 } } "
-                 "layer { name: 'back' type: 'Concat' bottom: 'b' bottom: 'a' top: 'y' }",
+                 codes + "layer { name: 'tested' type: 'Slice' bottom: 'c' top: 'a' top: 'b' "
+                         "slice_param { slice_point: 1 } } "
+                         "layer { name: 'back' type: 'Concat' bottom: 'b' bottom: 'a' top: 'y' }",
                  true});
   all.push_back({"Axpy", kImages,
                  "layer { name: 'a' type: 'Reduction' bottom: 'x2' top: 'a' "
@@ -351,12 +393,9 @@ std::vector<Family> SelfTestFamilyTable() {
   reduction("Reduction, MEAN", "MEAN");
   // These layers have the type of their bottom; in quantized nets the input is float, the pooling
   // is not.
-  const auto moves = [&all](const char* type, const std::string& parameter,
-                            const std::string& more = "", const std::string& bottom = "") {
-    all.push_back({type, kImages,
-                   "layer { name: 'codes' type: 'Pooling' bottom: 'x' top: 'c' "
-                   "pooling_param { kernel_size: 1 } } " +
-                       more + Layer(type, parameter, "bottom: 'c' " + bottom),
+  const auto moves = [&](const char* type, const std::string& parameter,
+                         const std::string& more = "", const std::string& bottom = "") {
+    all.push_back({type, kImages, codes + more + Layer(type, parameter, "bottom: 'c' " + bottom),
                    true, true, !more.empty()});
   };
   moves("Permute", "permute_param { order: 0 order: 2 order: 3 order: 1 }");
