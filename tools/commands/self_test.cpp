@@ -435,7 +435,7 @@ void SelfTest(Device* device, const std::vector<DataType>& types,
       continue;
     }
     for (const Family& family : SelfTestFamilyTable()) {
-      if (type.is_float() ? !family.floats : !family.quantized) continue;
+      if (!type.is_float() && !family.quantized) continue;
       const PreferredLibraries libraries(family.libraries);
       test_extremes(family.name + std::string(kExtreme), family.spreads ? 3 : 0,
                     [&](Device* d) { return RunNet(family, type, d, true); });

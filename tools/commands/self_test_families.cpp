@@ -74,8 +74,8 @@ void AddRecurrentFamilies(std::vector<Family>* all) {
 }
 
 // A mixture of experts. `gate` are the layers that compute the blob `score` from the items `in` of
-// `shape`, `expert` those of an expert. The weights are constant, as those of RNN; so all experts are equal, and
-// the result depends on the sum of the probabilities of those that are selected.
+// `shape`, `expert` those of an expert. The weights are constant, as those of RNN; so all experts
+// are equal, and the result depends on the sum of the probabilities of those that are selected.
 std::string MixtureOfExperts(const std::string& shape, const std::string& gate,
                              const std::string& expert, const std::string& more,
                              const std::string& bottom = "x") {

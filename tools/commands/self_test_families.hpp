@@ -17,8 +17,7 @@ struct SelfTestFamily {
   bool rois = false;    // reads `rois`, regions of the images
   // Libraries compute a value from those of its neighbours, too: Winograd's convolution, products.
   bool spreads = false;
-  bool floats = true;  // runs in float kinds
-  // Float kinds run in phase TEST, too, where layers are joined and nobody needs gradients.
+  // Float kinds run in phase TEST, where layers are joined, and not in TRAIN.
   bool inference = false;
   std::string label_shape = "shape { dim: 5 }";
   std::string libraries;  // the libraries that come first, in the form of CAFFE_LIBRARY
