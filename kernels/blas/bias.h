@@ -1,5 +1,6 @@
 //! types: float master
 //! tests: library
+//! runs: host bias_backward
 // The gradient of a bias of y [outer, channels, inner]. MItype is the type of y_diff, MOtype that
 // of the bias.
 

@@ -1,5 +1,6 @@
 //! types: master
 //! tests: library
+//! runs: host
 // Rows of half or bfloat16 to float and back, for libraries that multiply in float only. Row r of
 // the source begins at r * source_stride.
 KERNEL(widen_rows, ARG(i64, rows), ARG(i64, columns), ARG(i64, source_stride),

@@ -1,5 +1,6 @@
 //! types: float
 //! tests: library
+//! runs: device
 // The adjoint of im2col: each element of x [planes, input…] is the sum of those elements of y
 // [planes, kernel…, output…] to which im2col copies it. Gathers, in a fixed order.
 

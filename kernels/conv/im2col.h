@@ -1,5 +1,6 @@
 //! types: float quantized
 //! tests: library
+//! runs: device
 // x [planes, input…] -> y [planes, kernel…, output…], where planes are images times channels: the
 // columns with which a convolution is a matrix product. Padding is the real number 0.
 

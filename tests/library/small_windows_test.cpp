@@ -3,6 +3,7 @@
 #include "caffe/library/libraries.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "library/library_support.hpp"
+#include "support/scoped_variable.hpp"
 
 namespace caffe {
 namespace {
@@ -104,6 +105,8 @@ TEST(SmallWindowsTest, RefuseWhatTheyDoNotHelp) {
     d.backward_data = false;
     // In the table they are behind libraries that are preferred.
     EXPECT_NE(Multiplexer::ConvolutionLibraries(device, d)[0], "small_windows");
+    const ScopedVariable setting("CAFFE_LIBRARY", "conv=small_windows");
+    EXPECT_EQ(Multiplexer::ConvolutionLibraries(device, d)[0], "small_windows");
   }
 }
 

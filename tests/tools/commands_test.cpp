@@ -628,6 +628,9 @@ TEST_F(CommandsTest, SelfTestHasARowForEachFamilyAndType) {
   EXPECT_FALSE(Holds(out, "FAIL")) << out;
   ASSERT_EQ(0, Run({"device_query", "--self-test", "--json", "-gpu", "cpu"}));
   EXPECT_TRUE(Holds(out, "\"failed\": 0")) << out;
+  // The names of the kernels, by device.
+  EXPECT_TRUE(Holds(out, "\"kernels\": {\n  \"cpu\": [\"")) << out;
+  EXPECT_TRUE(Holds(out, "\"relu_forward\", \"relu_forward_slope\"")) << out;
 }
 
 // A new layer needs a family, or an entry here with the reason why it has no family.
@@ -642,10 +645,6 @@ TEST_F(CommandsTest, SelfTestCoversEveryLayer) {
       {"StoredState", "is a part of LSTM, RNN and GRU"},
       {"GroupedConvolution", "is a part of MOE"},
       {"GroupedInnerProduct", "is a part of MOE"},
-      {"MOECombine", "is a part of MOE"},
-      {"MOEGather", "is a part of MOE"},
-      {"MOELoss", "is a part of MOE"},
-      {"MOERoute", "is a part of MOE"},
       {"LSTMUnit", "is a part of LSTM"},
       {"GRUUnit", "is a part of GRU"},
       {"Flatten", "shares its bottom"},
@@ -662,15 +661,6 @@ TEST_F(CommandsTest, SelfTestCoversEveryLayer) {
   }
   for (const auto& [type, reason] : without) {
     EXPECT_TRUE(LayerRegistry::Get().Has(type) || type == "Python") << type << " " << reason;
-  }
-}
-
-TEST_F(CommandsTest, SelfTestPassesOnEveryDevice) {
-  for (Device* device : TestDevices()) {
-    SelfTest(device, {kFloat, kQuant8}, [](const SelfTestRow& row) {
-      EXPECT_TRUE(row.passed) << row.device << " " << row.type << " " << row.family << ": "
-                              << row.message;
-    });
   }
 }
 

@@ -1,12 +1,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/json.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/core/number_text.hpp"
+#include "caffe/device/launch_record.hpp"
 #include "caffe/device/program_cache.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/file.hpp"
@@ -120,7 +123,17 @@ std::string Result(const SelfTestRow& row) {
   return row.skipped ? "skip" : row.passed ? "pass" : "FAIL";
 }
 
-// The devices, and a row for each family, type and device: what a report of a fault needs.
+// The names of the kernels that each device has launched.
+std::map<std::string, std::set<std::string>> LaunchedKernels() {
+  std::map<std::string, std::set<std::string>> kernels;
+  for (const LaunchedKernel& launch : RecordedLaunches()) {
+    kernels[launch.device].insert(launch.kernel);
+  }
+  return kernels;
+}
+
+// The devices, a row for each family, type and device, and the kernels that were launched: what a
+// report of a fault needs.
 std::string SelfTestJson(const std::vector<std::pair<int, Device*>>& devices,
                          const std::vector<SelfTestRow>& rows, int failed) {
   std::string text = Concat("{\"version\": ", JsonString(kVersion), ",\n \"devices\": [");
@@ -144,7 +157,17 @@ std::string SelfTestJson(const std::vector<std::pair<int, Device*>>& devices,
                    ", \"difference\": ", JsonNumber(row.difference),
                    ", \"seconds\": ", JsonNumber(row.seconds), "}");
   }
-  return text + Concat("],\n \"failed\": ", failed, "}");
+  text += "],\n \"kernels\": {";
+  separator = "\n  ";
+  for (const auto& [device, kernels] : LaunchedKernels()) {
+    text += Concat(std::exchange(separator, ",\n  "), JsonString(device), ": [");
+    const char* comma = "";
+    for (const std::string& kernel : kernels) {
+      text += std::exchange(comma, ", ") + JsonString(kernel);
+    }
+    text += "]";
+  }
+  return text + Concat("},\n \"failed\": ", failed, "}");
 }
 
 // During its lifetime the log has no lines of the default level: the nets of the rows would write
@@ -172,6 +195,7 @@ int SelfTestDevices(const std::vector<std::pair<int, Device*>>& devices, const O
     types.push_back(kQuant16);
   }
   const LessLog less_log;
+  RecordLaunches();
   int failed = 0, skipped = 0;
   std::vector<SelfTestRow> rows;
   const auto write = [&] {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "caffe.pb.h"
@@ -15,107 +17,15 @@
 #include "caffe/device/host_level.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/proto_io.hpp"
-#include "caffe/library/element_function.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/quant/histogram.hpp"
 #include "caffe/solver/solver.hpp"
+#include "commands/self_test_families.hpp"
 
 namespace caffe {
 namespace {
 
-constexpr char kImages[] = "shape { dim: 3 dim: 4 dim: 9 dim: 9 }";
-constexpr char kEvenImages[] = "shape { dim: 3 dim: 4 dim: 10 dim: 10 }";
-constexpr char kRows[] = "shape { dim: 5 dim: 70 }";
-constexpr char kWeights[] =
-    " weight_filler { type: 'uniform' min: -0.2 max: 0.2 }"
-    " bias_filler { type: 'uniform' min: -0.2 max: 0.2 } ";
-
-// One layer or a few between the input x (and x2, and labels below 4) and the blob y.
-struct Family {
-  const char* name;
-  std::string shape;
-  std::string layers;
-  bool quantized = false;
-  bool gradient = true;
-  bool second = false;  // reads x2, of the shape of x
-  bool labels = false;  // reads `label`, one for each item of the first axis
-  bool rois = false;    // reads `rois`, regions of the images
-  // Libraries compute a value from those of its neighbours, too: Winograd's convolution, products.
-  bool spreads = false;
-};
-
-std::string Layer(const std::string& type, const std::string& parameter,
-                  const std::string& bottoms = "bottom: 'x'") {
-  return Concat("layer { name: 'tested' type: '", type, "' ", bottoms, " top: 'y' ", parameter,
-                " } ");
-}
-
-std::string Convolution(const std::string& parameter, const std::string& type = "Convolution") {
-  return Layer(type, "convolution_param { " + parameter + kWeights + " }");
-}
-
-// Layers of detection and segmentation nets.
-void AddVisionFamilies(std::vector<Family>* all) {
-  all->push_back({"DepthwiseConvolution", kImages,
-                  Convolution("num_output: 8 kernel_size: 3 pad: 1", "DepthwiseConvolution"),
-                  true});
-  all->push_back({"BN", kImages, Layer("BN", "bn_param { momentum: 0.9 }")});
-  all->push_back({"BN, SegNet", kImages, Layer("BN", "bn_param { bn_mode: LEARN }")});
-  all->push_back(
-      {"Interp", kImages, Layer("Interp", "interp_param { height: 13 width: 5 pad_beg: -1 }")});
-  all->push_back({"Upsample", kImages, Layer("Upsample", "upsample_param { scale: 2 }")});
-  all->push_back({"Upsample, mask", kEvenImages,
-                  "layer { name: 'pool' type: 'Pooling' bottom: 'x' top: 'pool' top: 'mask' "
-                  "pooling_param { kernel_size: 3 stride: 2 } } " +
-                      Layer("Upsample", "upsample_param { upsample_h: 10 upsample_w: 10 }",
-                            "bottom: 'pool' bottom: 'mask'")});
-  Family roi{"ROIPooling", kImages,
-             Layer("ROIPooling", "roi_pooling_param { pooled_h: 2 pooled_w: 3 spatial_scale: 0.5 }",
-                   "bottom: 'x' bottom: 'rois'")};
-  Family psroi{"PSROIPooling", kImages,
-               Layer("PSROIPooling",
-                     "psroi_pooling_param { spatial_scale: 0.5 output_dim: 1 group_size: 2 }",
-                     "bottom: 'x' bottom: 'rois'")};
-  for (Family* family : {&roi, &psroi}) {
-    family->rois = true;
-    all->push_back(*family);
-  }
-}
-
-// Item t of the first axis is step t of the sequences. cont has numbers between 0 and 1. The
-// weights of RNN are constant: those of a type would depend on the casts in its net.
-void AddRecurrentFamilies(std::vector<Family>* all) {
-  const std::string cont =
-      "layer { name: 'cont' type: 'DummyData' top: 'cont' dummy_data_param { shape { dim: 3 dim: 4 "
-      "} "
-      "data_filler { type: 'uniform' min: 0 max: 1 } } } ";
-  const std::string constant = "weight_filler { type: 'constant' value: 0.03 }";
-  const auto add = [&](const char* type, const std::string& weights) {
-    all->push_back({type, kImages,
-                    cont + Layer(type, "recurrent_param { num_output: 6 " + weights + " }",
-                                 "bottom: 'x' bottom: 'cont'")});
-  };
-  add("LSTM", kWeights);
-  add("RNN", constant);
-  add("GRU", kWeights);
-}
-
-// Both experts are selected: which ones have the largest probabilities could depend on rounding.
-// The weights are constant, as those of RNN.
-std::string MixtureOfExperts() {
-  const std::string input =
-      "layer { name: 'in' type: 'Input' top: 'in' input_param { shape { dim: 1 dim: 70 } } } ";
-  const auto product = [](const std::string& top, int outputs, double weight) {
-    return Concat("layer { name: '", top, "' type: 'InnerProduct' bottom: 'in' top: '", top,
-                  "' inner_product_param { num_output: ", outputs,
-                  " weight_filler { type: 'constant' value: ", weight, " } } } ");
-  };
-  return Layer("MOE", "moe_param { gating_net { " + input + product("score", 2, 0.01) +
-                          "layer { name: 'gate' type: 'Softmax' bottom: 'score' top: 'gate' } } "
-                          "expert_net { " +
-                          input + product("out", 6, 0.05) +
-                          "} expert_instances: 2 select_experts: 2 }");
-}
+using Family = SelfTestFamily;
 
 // The largest numbers of a type, infinities, NaN and the smallest number, at some places of the
 // first item. The largest ones are apart from each other, so that sums do not depend on their
@@ -132,154 +42,6 @@ void PutExtremes(DataType type, int64_t item, std::vector<double>* values) {
     (*values)[i] = extremes[e % std::ssize(extremes)];
   }
 }
-
-std::vector<Family> Families() {
-  std::vector<Family> all;
-  const auto neuron = [&all](const char* type, const std::string& parameter = "",
-                             bool quantized = false) {
-    all.push_back({type, kImages, Layer(type, parameter), quantized});
-  };
-  for (const ElementFunction::Kind kind : ElementFunction::Kinds()) {
-    const ElementFunction::Row& row = ElementFunction::RowOf(kind);
-    if (!row.summary.empty() && row.GradientReads('d')) neuron(row.name.c_str());
-  }
-  neuron("Clip", "clip_param { min: -0.4 max: 0.6 }");
-  neuron("Dropout", "dropout_param { dropout_ratio: 0.4 }");
-  neuron("ELU", "elu_param { alpha: 0.5 }");
-  neuron("Exp", "exp_param { base: 2 scale: 0.5 shift: 0.1 }");
-  neuron("Log", "log_param { base: 2 scale: 0.5 shift: 3 }");
-  neuron("Noise", "noise_param { sigma: 0.5 additive: true }");
-  neuron("Power", "power_param { power: 1.5 scale: 0.5 shift: 2 }");
-  neuron("PReLU");
-  neuron("ReLU", "relu_param { negative_slope: 0.2 }", true);
-  neuron("ReLU6", "relu6_param { negative_slope: 0.2 }");
-  neuron("Scale", "scale_param { bias_term: true filler { type: 'uniform' min: -1 max: 1 } }");
-  neuron("Bias", "bias_param { filler { type: 'uniform' min: -1 max: 1 } }");
-  neuron("BatchNorm");
-  neuron("Softmax");
-  all.push_back({"LRN across", kImages, Layer("LRN", "lrn_param { local_size: 3 alpha: 0.5 }")});
-  all.push_back(
-      {"LRN within", kImages,
-       Layer("LRN", "lrn_param { local_size: 3 alpha: 0.5 norm_region: WITHIN_CHANNEL }")});
-  const std::string both = "bottom: 'x' bottom: 'x2'";
-  all.push_back({"Eltwise, SUM", kImages,
-                 Layer("Eltwise", "eltwise_param { operation: SUM coeff: 0.5 coeff: -2 }", both),
-                 false, true, true});
-  all.push_back({"Eltwise, PROD", kImages,
-                 Layer("Eltwise", "eltwise_param { operation: PROD }", both), false, true, true});
-  all.push_back({"Eltwise, MAX", kImages,
-                 Layer("Eltwise", "eltwise_param { operation: MAX }", both), false, true, true});
-  all.push_back({"Concat", kImages, Layer("Concat", "", both), false, true, true});
-  all.push_back({"Slice", kImages,
-                 "layer { name: 'tested' type: 'Slice' bottom: 'x' top: 'a' top: 'b' "
-                 "slice_param { slice_point: 1 } } "
-                 "layer { name: 'back' type: 'Concat' bottom: 'b' bottom: 'a' top: 'y' }"});
-  all.push_back({"Axpy", kImages,
-                 "layer { name: 'a' type: 'Reduction' bottom: 'x2' top: 'a' "
-                 "reduction_param { axis: 2 coeff: 0.1 } } " +
-                     Layer("Axpy", "", "bottom: 'a' bottom: 'x' bottom: 'x2'"),
-                 false, true, true});
-  const auto reduction = [&all](const char* name, const std::string& operation) {
-    all.push_back({name, kImages,
-                   Layer("Reduction", Concat("reduction_param { axis: 1 coeff: 0.1 operation: ",
-                                             operation, " }"))});
-  };
-  reduction("Reduction, SUM", "SUM");
-  reduction("Reduction, ASUM", "ASUM");
-  reduction("Reduction, SUMSQ", "SUMSQ");
-  reduction("Reduction, MEAN", "MEAN");
-  // These layers have the type of their bottom; in quantized nets the input is float, the pooling
-  // is not.
-  const auto moves = [&all](const char* type, const std::string& parameter,
-                            const std::string& more = "", const std::string& bottom = "") {
-    all.push_back({type, kImages,
-                   "layer { name: 'codes' type: 'Pooling' bottom: 'x' top: 'c' "
-                   "pooling_param { kernel_size: 1 } } " +
-                       more + Layer(type, parameter, "bottom: 'c' " + bottom),
-                   true, true, !more.empty()});
-  };
-  moves("Permute", "permute_param { order: 0 order: 2 order: 3 order: 1 }");
-  moves("ShuffleChannel", "shuffle_channel_param { group: 2 }");
-  moves("Tile", "tile_param { tiles: 2 }");
-  moves("Crop", "crop_param { offset: 1 }",
-        "layer { name: 'small' type: 'Pooling' bottom: 'x2' top: 'small' "
-        "pooling_param { kernel_size: 3 } } ",
-        "bottom: 'small'");
-  all.push_back({"Threshold", kImages, Layer("Threshold", "threshold_param { threshold: 0.3 }"),
-                 false, false});
-  all.push_back({"ArgMax", kImages, Layer("ArgMax", "argmax_param { axis: 1 }"), false, false});
-  all.push_back(
-      {"InnerProduct", kRows,
-       Layer("InnerProduct", Concat("inner_product_param { num_output: 33 ", kWeights, " }")),
-       true});
-  all.push_back({"Convolution", kImages, Convolution("num_output: 6 kernel_size: 3 pad: 1"), true});
-  all.push_back({"Convolution, strided", kImages,
-                 Convolution("num_output: 6 kernel_size: 3 stride: 2 dilation: 2 group: 2"), true});
-  all.push_back({"Convolution, depthwise", kImages,
-                 Convolution("num_output: 4 kernel_size: 3 pad: 1 group: 4"), true});
-  all.push_back({"Deconvolution", kImages,
-                 Layer("Deconvolution", Concat("convolution_param { num_output: 3 kernel_size: 4 "
-                                               "stride: 2 ",
-                                               kWeights, " }"))});
-  all.push_back({"Pooling, MAX", kImages,
-                 Layer("Pooling", "pooling_param { kernel_size: 3 stride: 2 pad: 1 }"), true});
-  all.push_back({"Pooling, MAX 2x2", kEvenImages,
-                 Layer("Pooling", "pooling_param { kernel_size: 2 stride: 2 }"), true});
-  all.push_back({"Pooling, AVE", kImages,
-                 Layer("Pooling", "pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 }")});
-  // The input must not be negative.
-  all.push_back({"Pooling, STOCHASTIC", kImages,
-                 "layer { name: 'abs' type: 'AbsVal' bottom: 'x' top: 'a' } "
-                 "layer { name: 'tested' type: 'Pooling' bottom: 'a' top: 'y' "
-                 "pooling_param { pool: STOCHASTIC kernel_size: 3 stride: 2 } }"});
-  all.push_back({"SoftmaxWithLoss", kRows,
-                 Layer("SoftmaxWithLoss", "loss_weight: 0", "bottom: 'x' bottom: 'label'"), false,
-                 true, false, true});
-  all.push_back(
-      {"EuclideanLoss", kRows, Layer("EuclideanLoss", "loss_weight: 0", both), false, true, true});
-  const std::string labelled = "bottom: 'x' bottom: 'label'";
-  all.push_back({"SoftmaxWithLoss, weighted", "shape { dim: 5 dim: 4 }",
-                 Layer("SoftmaxWithLoss",
-                       "loss_weight: 0 loss_param { weight_by_label_freqs: true class_weighting: "
-                       "0.5 class_weighting: 2 class_weighting: 1 class_weighting: 1.5 }",
-                       labelled),
-                 false, true, false, true});
-  all.push_back({"SigmoidCrossEntropyLoss", kRows,
-                 Layer("SigmoidCrossEntropyLoss", "loss_weight: 0", both), false, true, true});
-  all.push_back({"SmoothL1Loss", kRows,
-                 Layer("SmoothL1Loss", "loss_weight: 0 smooth_l1_loss_param { sigma: 1.5 }", both),
-                 false, true, true});
-  all.push_back({"ContrastiveLoss", kRows,
-                 Layer("ContrastiveLoss", "loss_weight: 0 contrastive_loss_param { margin: 8 }",
-                       both + " bottom: 'label'"),
-                 false, true, true, true});
-  all.push_back({"HingeLoss", kRows,
-                 Layer("HingeLoss", "loss_weight: 0 hinge_loss_param { norm: L2 }", labelled),
-                 false, true, false, true});
-  // The input must not be negative.
-  all.push_back(
-      {"MultinomialLogisticLoss", kRows,
-       "layer { name: 'abs' type: 'AbsVal' bottom: 'x' top: 'a' } " +
-           Layer("MultinomialLogisticLoss", "loss_weight: 0", "bottom: 'a' bottom: 'label'"),
-       false, true, false, true});
-  // The matrix is four rows of x2.
-  all.push_back({"InfogainLoss", "shape { dim: 5 dim: 4 }",
-                 "layer { name: 'cut' type: 'Slice' bottom: 'x2' top: 'h' top: 'rest' "
-                 "slice_param { axis: 0 slice_point: 4 } } " +
-                     Layer("InfogainLoss", "loss_weight: 0", labelled + " bottom: 'h'"),
-                 false, true, true, true});
-  all.push_back({"Accuracy", kRows, Layer("Accuracy", "", "bottom: 'x' bottom: 'label'"), false,
-                 false, false, true});
-  AddVisionFamilies(&all);
-  for (Family& family : all) {
-    family.spreads = family.layers.find("onvolution'") != std::string::npos;
-  }
-  AddRecurrentFamilies(&all);
-  all.push_back({"MOE", kRows, MixtureOfExperts()});
-  return all;
-}
-
-const char* const kRules[] = {"SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"};
 
 // Numbers in (-1, 1), multiples of 1/128 that differ along the first axes and are never 0.
 std::vector<double> Numbers(int64_t count, int64_t seed) {
@@ -304,6 +66,10 @@ std::vector<double> Codes(const BlobBase& blob) {
   return codes;
 }
 
+std::vector<double> ValuesOf(const BlobBase& blob) {
+  return blob.type().is_float() ? blob.DataAsDouble() : Codes(blob);
+}
+
 using Values = std::vector<std::pair<std::string, std::vector<double>>>;
 
 NetParameter NetOf(const Family& family, DataType type) {
@@ -311,9 +77,10 @@ NetParameter NetOf(const Family& family, DataType type) {
     return Concat("layer { name: '", name, "' type: 'Input' top: '", name, "' input_param { ",
                   shape, " } } ");
   };
-  std::string text = "force_backward: true " + input("x", family.shape);
+  std::string text = family.inference ? "" : "force_backward: true ";
+  text += input("x", family.shape);
   if (family.second) text += input("x2", family.shape);
-  if (family.labels) text += input("label", "shape { dim: 5 }");
+  if (family.labels) text += input("label", family.label_shape);
   if (family.rois) text += input("rois", "shape { dim: 3 dim: 5 }");
   text += family.layers;
   // With this loss the gradient of y is y itself.
@@ -324,16 +91,48 @@ NetParameter NetOf(const Family& family, DataType type) {
   }
   NetParameter net;
   ParseTextProto(text, "self-test", &net);
-  net.set_data_type(static_cast<DataTypeProto>(type.info().proto));
+  const auto type_number = static_cast<DataTypeProto>(type.info().proto);
+  net.set_data_type(type_number);
+  for (LayerParameter& layer : *net.mutable_layer()) {
+    if (layer.type() != "MOE") continue;
+    for (NetParameter& expert : *layer.mutable_moe_param()->mutable_expert_net()) {
+      expert.set_data_type(type_number);  // otherwise experts compute in float
+    }
+  }
   return net;
 }
 
-std::unique_ptr<Net> MakeNet(const Family& family, DataType type, Device* device) {
+// During its lifetime these libraries come first, before those that the user prefers.
+class PreferredLibraries {
+ public:
+  explicit PreferredLibraries(const std::string& libraries) {
+    if (libraries.empty()) return;
+    if (const char* before = std::getenv(kVariable)) before_ = before;
+    changed_ = true;
+    setenv(kVariable, (libraries + (before_ ? "," + *before_ : "")).c_str(), 1);
+  }
+  ~PreferredLibraries() {
+    if (!changed_) return;
+    before_ ? setenv(kVariable, before_->c_str(), 1) : unsetenv(kVariable);
+  }
+  PreferredLibraries(const PreferredLibraries&) = delete;
+  PreferredLibraries& operator=(const PreferredLibraries&) = delete;
+
+ private:
+  static constexpr const char* kVariable = "CAFFE_LIBRARY";
+  bool changed_ = false;
+  std::optional<std::string> before_;
+};
+
+std::unique_ptr<Net> MakeNet(const Family& family, DataType type, Device* device, bool inference) {
   NetOptions options;
   options.device = device;
   options.seed = 1;
-  options.phase = type.is_float() ? TRAIN : TEST;
+  options.phase = inference ? TEST : TRAIN;
   return std::make_unique<Net>(NetOf(family, type), options);
+}
+std::unique_ptr<Net> MakeNet(const Family& family, DataType type, Device* device) {
+  return MakeNet(family, type, device, family.inference || !type.is_float());
 }
 
 void FillInputs(const Family& family, Net* net, bool extreme = false) {
@@ -358,20 +157,22 @@ void FillInputs(const Family& family, Net* net, bool extreme = false) {
 }
 
 // The numbers that the codes of y mean, and y in double with the same weights, clamped to the range
-// of codes. The unit is the difference of two neighbouring codes.
+// of codes. The unit is the difference of two neighbouring codes; 1 if y is float.
 std::pair<Values, Values> RunDecoded(const Family& family, DataType type, Device* device) {
-  auto exact = MakeNet(family, kDouble, device), net = MakeNet(family, type, device);
-  NetParameter weights;
-  exact->ToProto(&weights);
-  net->CopyTrainedLayersFrom(weights);
-  net->UsePlaceholderRanges();
-  for (Net* each : {exact.get(), net.get()}) {
-    FillInputs(family, each);
-    each->Forward();
-  }
+  auto exact = MakeNet(family, kDouble, device, true), net = MakeNet(family, type, device);
+  exact->set_observe(true);
+  FillInputs(family, exact.get());
+  exact->Forward();
+  NetParameter trained;  // weights and ranges
+  exact->ToProto(&trained);
+  net->CopyTrainedLayersFrom(trained);
+  net->UsePlaceholderRanges();  // of blobs that exist in codes only
+  FillInputs(family, net.get());
+  net->Forward();
   const BlobBase& y = *net->BlobByName("y");
+  std::vector<double> codes = ValuesOf(y), expected = exact->BlobByName("y")->DataAsDouble();
+  if (y.type().is_float()) return {{{"y", codes}}, {{"y", expected}}};
   const QuantRange range = y.range();
-  std::vector<double> codes = Codes(y), expected = exact->BlobByName("y")->DataAsDouble();
   const double last = static_cast<double>(type.info().code_max);
   for (double& code : codes) code -= range.zero;
   for (double& value : expected) {
@@ -387,7 +188,7 @@ Values RunNet(const Family& family, DataType type, Device* device, bool extreme 
   FillInputs(family, &net, extreme);
   net.Forward();
   const BlobBase& y = *net.BlobByName("y");
-  Values values{{"y", type.is_float() ? y.DataAsDouble() : Codes(y)}};
+  Values values{{"y", ValuesOf(y)}};
   if (!family.gradient || !type.is_float()) return values;
   net.ClearParamDiffs();
   net.Backward();
@@ -402,7 +203,10 @@ Values RunNet(const Family& family, DataType type, Device* device, bool extreme 
 
 // Ranges and histograms of extreme values, in several parts.
 Values RunObservers(DataType type, Device* device) {
-  const Family family{"", "shape { dim: 2 dim: 9000 }", Layer("Power", "power_param { scale: 2 }")};
+  const Family family{.shape = "shape { dim: 2 dim: 9000 }",
+                      .layers =
+                          "layer { name: 'tested' type: 'Power' bottom: 'x' top: 'y' "
+                          "power_param { scale: 2 } }"};
   const auto net = MakeNet(family, type, device);
   net->set_observe(true);
   FillInputs(family, net.get(), true);
@@ -418,18 +222,43 @@ Values RunObservers(DataType type, Device* device) {
   return values;
 }
 
-Values RunSolver(const std::string& rule, DataType type, Device* device, bool extreme = false) {
+// Blobs and weights are rounded to codes in float, and ranges follow the batches.
+Values RunPseudo(DataType type, Device* device, bool extreme) {
+  const Family family{
+      .shape = "shape { dim: 5 dim: 70 }",
+      .layers =
+          "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'a' inner_product_param { "
+          "num_output: 6 weight_filler { type: 'uniform' min: -0.1 max: 0.1 } } } "
+          "layer { name: 'tanh' type: 'TanH' bottom: 'a' top: 'y' }"};
+  const auto net = MakeNet(family, type, device);
+  net->set_quantizer_mode(CAFFE_QUANT_PSEUDO);
+  Values values;
+  for (int i = 0; i < 2; ++i) {
+    FillInputs(family, net.get(), extreme);
+    net->ClearParamDiffs();
+    net->Forward();
+    net->Backward();
+  }
+  values.emplace_back("y", net->BlobByName("y")->DataAsDouble());
+  values.emplace_back("gradient of x", net->BlobByName("x")->DiffAsDouble());
+  for (const auto& [name, range] : net->Ranges()) {
+    values.emplace_back("range of " + name, std::vector<double>{range.low, range.high});
+  }
+  return values;
+}
+
+Values RunSolver(const SelfTestTraining& training, DataType type, Device* device,
+                 bool extreme = false) {
   SolverParameter parameter;
+  const std::string& rule = training.rule;
   const bool adam = rule == "Adam";
   ParseTextProto(
       Concat(
           "type: '", rule, "' base_lr: 0.01 lr_policy: 'fixed' weight_decay: 0.01 ",
           "clip_gradients: 0.5 loss_scale: 8 random_seed: 1 ",
           adam || rule == "SGD" || rule == "Nesterov" || rule == "AdaDelta" ? "momentum: 0.9 " : "",
-          "net_param { ", "layer { name: 'in' type: 'Input' top: 'x' top: 't' input_param { ",
-          kRows, " shape { dim: 5 dim: 9 } } } ",
-          "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'y' ",
-          "inner_product_param { num_output: 9 ", kWeights, " } } ",
+          "net_param { layer { name: 'in' type: 'Input' top: 'x' top: 't' input_param { ",
+          training.x_shape, " ", training.t_shape, " } } ", training.layers,
           "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'y' bottom: 't' top: 'loss' } }"),
       "self-test", &parameter);
   parameter.set_data_type(static_cast<DataTypeProto>(type.info().proto));
@@ -515,6 +344,9 @@ void CompareExtremes(const Values& values, const Values& reference, DataType typ
 }
 
 constexpr char kExtreme[] = ", extreme values";
+constexpr char kPseudo[] = "Pseudo quantization";
+// A sum that lies between two codes may be rounded to either: two of 255 steps of a range of 2.
+constexpr double kPseudoStep = 0.02;
 
 // During its lifetime the CPU's kernels are those of the lowest instruction level.
 class LowestLevel {
@@ -536,7 +368,7 @@ class LowestLevel {
 
 std::set<std::string> SelfTestLayers() {
   std::set<std::string> types;
-  for (const Family& family : Families()) {
+  for (const Family& family : SelfTestFamilyTable()) {
     const NetParameter net = NetOf(family, kFloat);
     for (const LayerParameter& layer : net.layer()) types.insert(layer.type());
   }
@@ -545,8 +377,9 @@ std::set<std::string> SelfTestLayers() {
 
 std::vector<std::string> SelfTestFamilies() {
   std::vector<std::string> names;
-  for (const Family& family : Families()) names.push_back(family.name);
-  for (const char* rule : kRules) names.push_back(Concat("solver ", rule));
+  for (const Family& family : SelfTestFamilyTable()) names.push_back(family.name);
+  for (const SelfTestTraining& training : SelfTestTrainings()) names.push_back(training.name);
+  names.push_back(kPseudo);
   const size_t count = names.size();
   for (size_t i = 0; i < count; ++i) names.push_back(names[i] + kExtreme);
   names.push_back("Observers");
@@ -601,8 +434,9 @@ void SelfTest(Device* device, const std::vector<DataType>& types,
       report(row);
       continue;
     }
-    for (const Family& family : Families()) {
+    for (const Family& family : SelfTestFamilyTable()) {
       if (!type.is_float() && !family.quantized) continue;
+      const PreferredLibraries libraries(family.libraries);
       test_extremes(family.name + std::string(kExtreme), family.spreads ? 3 : 0,
                     [&](Device* d) { return RunNet(family, type, d, true); });
       if (!type.is_float() && against_double) {
@@ -615,13 +449,17 @@ void SelfTest(Device* device, const std::vector<DataType>& types,
       test(family.name, tolerance, [&](DataType t, Device* d) { return RunNet(family, t, d); });
     }
     if (!type.is_float()) continue;
-    for (const char* rule : kRules) {
+    for (const SelfTestTraining& training : SelfTestTrainings()) {
       // The rate and the clipping factor are floats in every type.
-      test(Concat("solver ", rule), std::max(tolerance, 1e-6),
-           [&](DataType t, Device* d) { return RunSolver(rule, t, d); });
-      test_extremes(Concat("solver ", rule, kExtreme), 0,
-                    [&](Device* d) { return RunSolver(rule, type, d, true); });
+      test(training.name, std::max(tolerance, 1e-6),
+           [&](DataType t, Device* d) { return RunSolver(training, t, d); });
+      test_extremes(training.name + kExtreme, 0,
+                    [&](Device* d) { return RunSolver(training, type, d, true); });
     }
+    test(kPseudo, std::max(tolerance, kPseudoStep),
+         [&](DataType t, Device* d) { return RunPseudo(t, d, false); });
+    test_extremes(kPseudo + std::string(kExtreme), 0,
+                  [&](Device* d) { return RunPseudo(type, d, true); });
     test_extremes("Observers", 0, [&](Device* d) { return RunObservers(type, d); });
   }
 }

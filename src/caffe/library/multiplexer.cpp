@@ -117,6 +117,12 @@ constexpr int kMostWrappers = 3;
 // A setting: measures all rows, on any device.
 constexpr char kMeasured[] = "measured";
 
+bool IsWrapper(const std::string& name) {
+  return std::any_of(kWrappers.begin(), kWrappers.end(), [&](const auto wrapper) {
+    return wrapper(&Multiplexer::Convolution).name == name;
+  });
+}
+
 const char* Operation(const GemmDescriptor&) { return "gemm"; }
 const char* Operation(const ConvDescriptor&) { return "conv"; }
 const char* Operation(const PoolDescriptor&) { return "pool"; }
@@ -133,8 +139,9 @@ std::string Setting(const std::string& operation) {
                 ": expected operation=library, separated by commas");
     const std::string key = item.substr(0, equals), name = item.substr(equals + 1);
     const Tables& tables = Tables::Get();
-    const bool known = key == "gemm"   ? tables.gemm.Has(name)
-                       : key == "conv" ? tables.conv.Has(name) || name == kMeasured
+    const bool known = key == "gemm" ? tables.gemm.Has(name)
+                       : key == "conv"
+                           ? tables.conv.Has(name) || IsWrapper(name) || name == kMeasured
                        : key == "pool" ? tables.pool.Has(name)
                                        : false;
     CAFFE_CHECK(key == "gemm" || key == "conv" || key == "pool", "CAFFE_LIBRARY=", setting,
