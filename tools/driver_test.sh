@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # driver_test.sh DRIVER [FOLDER]: everything that a driver of OpenCL has to pass, on its first
 # device: `device_query`, the self-test in every type with a report, nets, training, mixtures and
-# recurrent layers beside the CPU, and a second start that compiles nothing. The build must be there
-# (tools/build.sh). Logs and report.json lie in FOLDER (default: build/drivers/DRIVER).
+# recurrent layers beside the CPU, a second start that compiles nothing, and the C++ tests of
+# products, which run on the first device of all drivers. The build must be there (tools/build.sh). Logs and report.json lie in FOLDER (default: build/drivers/DRIVER).
 # DRIVER:
 #   pocl         the first device of the installed PoCL
 #   intel        Intel's runtime for processors, from PyPI, in build/drivers/intel-runtime
@@ -10,9 +10,9 @@
 #                error. It is slow: the default is the self-test in float and quant8
 #   NAME         any other name that `caffe device_query` prints, such as rusticl, or opencl:1
 #   FILE.icd     the device of the driver that this file names
-# DRIVER_TYPES are the types of the self-test, DRIVER_STEPS some of
-# "device_query self_test nets second_start reports". CAFFE_SHIM and LD_PRELOAD show a device as
-# another one, see tests/shim. The exit status is 77 if the driver is not there.
+# DRIVER_TYPES are the types of the self-test, DRIVER_FAMILIES its families (-families), and
+# DRIVER_STEPS some of "device_query self_test library nets second_start". CAFFE_SHIM and LD_PRELOAD
+# show a device as another one, see tests/shim. The exit status is 77 if the driver is not there.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 umask 022
@@ -28,7 +28,9 @@ python=.venv/bin/python3
 [ -x "$python" ] || python=python3
 device=$driver
 types=(${DRIVER_TYPES:-})
-steps=${DRIVER_STEPS:-device_query self_test nets second_start}
+steps=${DRIVER_STEPS:-device_query self_test library nets second_start}
+families=()
+[ -z "${DRIVER_FAMILIES:-}" ] || families=(-families "$DRIVER_FAMILIES")
 case "$driver" in
   intel)
     runtime=$PWD/build/drivers/intel-runtime
@@ -104,8 +106,11 @@ no_reports() {
 step device_query "$caffe" device_query -gpu "$device"
 grep -sE '^  (name|platform|driver|work group size|capabilities|not promised)' \
   "$folder/device_query.log"
-step self_test "$caffe" device_query --self-test "${types[@]}" -gpu "$device" \
+step self_test "$caffe" device_query --self-test "${types[@]}" "${families[@]}" -gpu "$device" \
   -report "$folder/report.json"
+# The products have forms that only some devices can compute, such as sums in half.
+step library build/tests/test_library --gtest_brief=1 \
+  --gtest_filter='GemmTest.*:MultiplexerTest.*:*QuantizedGemm*'
 step nets env CAFFE_LOG="${CAFFE_LOG:-warning}" "$python" tools/driver_nets.py "$device"
 step second_start nothing_compiled
 step reports no_reports

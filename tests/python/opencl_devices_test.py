@@ -154,7 +154,7 @@ def test_a_report_has_the_devices_and_the_rows_and_no_paths(caffe_as, tmp_path):
                                 '-report', '/nowhere/report.json')
     assert status == 1 and '/nowhere/report.json' in error
     status, _, error = caffe_as('', 'device_query', '-report', 'report.json')
-    assert status == 1 and '-report needs --self-test' in error
+    assert status == 1 and '-report and -families need --self-test' in error
 
 
 @pytest.mark.parametrize('call', ['clCreateContext', 'clCreateCommandQueue', 'clCreateBuffer',

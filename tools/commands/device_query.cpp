@@ -3,6 +3,7 @@
 #include <iostream>
 #include <map>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "caffe/core/error.hpp"
@@ -185,6 +186,23 @@ class LessLog {
   const log::Level before_ = log::level();
 };
 
+// The families of a list, which is empty if it is; throws unless all exist.
+std::set<std::string> WantedFamilies(const std::string& list) {
+  std::set<std::string> known, wanted;
+  std::string all;
+  for (const std::string& family : SelfTestFamilies()) {
+    const std::string head = SelfTestHead(family);
+    if (known.insert(head).second) all += (all.empty() ? "" : ", ") + head;
+  }
+  std::istringstream names(list);
+  for (std::string name; std::getline(names, name, ',');) {
+    CAFFE_CHECK(known.contains(name), "device_query: the self-test has no family '", name,
+                "'; it has ", all);
+    wanted.insert(name);
+  }
+  return wanted;
+}
+
 // Prints a row for each family, type and device; returns the exit status.
 int SelfTestDevices(const std::vector<std::pair<int, Device*>>& devices, const Options& options) {
   std::vector<DataType> types;
@@ -194,6 +212,7 @@ int SelfTestDevices(const std::vector<std::pair<int, Device*>>& devices, const O
     types.push_back(kQuant8);
     types.push_back(kQuant16);
   }
+  const std::set<std::string> families = WantedFamilies(options.families);
   const LessLog less_log;
   RecordLaunches();
   int failed = 0, skipped = 0;
@@ -207,16 +226,19 @@ int SelfTestDevices(const std::vector<std::pair<int, Device*>>& devices, const O
     std::printf("%-10s %-9s %-24s %-6s %s\n", "device", "type", "family", "result", "difference");
   }
   for (const auto& [index, device] : devices) {
-    SelfTest(device, types, [&](const SelfTestRow& row) {
-      failed += !row.passed && !row.skipped;
-      skipped += row.skipped;
-      rows.push_back(row);
-      if (options.json) return;
-      std::printf("%-10s %-9s %-24s %-6s %-9s %s\n", row.device.c_str(), row.type.c_str(),
-                  row.family.c_str(), Result(row).c_str(), GeneralText(row.difference, 2).c_str(),
-                  row.message.c_str());
-      std::fflush(stdout);
-    });
+    SelfTest(
+        device, types,
+        [&](const SelfTestRow& row) {
+          failed += !row.passed && !row.skipped;
+          skipped += row.skipped;
+          rows.push_back(row);
+          if (options.json) return;
+          std::printf("%-10s %-9s %-24s %-6s %-9s %s\n", row.device.c_str(), row.type.c_str(),
+                      row.family.c_str(), Result(row).c_str(),
+                      GeneralText(row.difference, 2).c_str(), row.message.c_str());
+          std::fflush(stdout);
+        },
+        families);
     write();
   }
   const int ran = static_cast<int>(rows.size()) - skipped;
@@ -250,8 +272,8 @@ int DeviceQueryCommand(const Options& options) {
       chosen.emplace_back(static_cast<int>(i), runtime.devices()[i]);
     }
   }
-  CAFFE_CHECK(options.report.empty() || options.self_test,
-              "device_query: -report needs --self-test");
+  CAFFE_CHECK(options.self_test || (options.report.empty() && options.families.empty()),
+              "device_query: -report and -families need --self-test");
   if (options.self_test) return SelfTestDevices(chosen, options);
   CAFFE_CHECK(options.arguments.empty(), "device_query: unexpected argument '",
               options.arguments.empty() ? "" : options.arguments[0],

@@ -375,6 +375,8 @@ std::set<std::string> SelfTestLayers() {
   return types;
 }
 
+std::string SelfTestHead(const std::string& family) { return family.substr(0, family.find(',')); }
+
 std::vector<std::string> SelfTestFamilies() {
   std::vector<std::string> names;
   for (const Family& family : SelfTestFamilyTable()) names.push_back(family.name);
@@ -387,7 +389,8 @@ std::vector<std::string> SelfTestFamilies() {
 }
 
 void SelfTest(Device* device, const std::vector<DataType>& types,
-              const std::function<void(const SelfTestRow&)>& report) {
+              const std::function<void(const SelfTestRow&)>& report,
+              const std::set<std::string>& names) {
   Device* cpu = Runtime::Get().cpu();
   for (DataType type : types) {
     // The CPU's narrow types are compared with its double, double with float, and the numbers that
@@ -395,6 +398,7 @@ void SelfTest(Device* device, const std::vector<DataType>& types,
     const bool against_double = device == cpu;
     const DataType reference = !against_double ? type : type == kDouble ? kFloat : kDouble;
     const auto report_row = [&](const std::string& name, const auto& compare) {
+      if (!names.empty() && !names.contains(SelfTestHead(name))) return;
       SelfTestRow row;
       row.device = device->info().id;
       row.type = type.name();

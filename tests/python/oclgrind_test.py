@@ -1,0 +1,21 @@
+"""Small nets under Oclgrind, which checks races, bounds and calls of OpenCL."""
+from drivers import SHIM, needs_build, passed_rows, run
+
+pytestmark = needs_build
+
+# It interprets kernels, so that all families would take minutes. These have the kernels with
+# groups, local memory and windows.
+FAMILIES = ('Convolution,Pooling,Crop,BatchNorm,Softmax,Upsample,ROIPooling,Reduction,solver SGD,'
+            'Observers')
+
+
+def test_there_are_no_reports(tmp_path):
+    assert passed_rows('oclgrind', tmp_path, 'self_test', DRIVER_TYPES='float quant8',
+                       DRIVER_FAMILIES=FAMILIES) > 40
+
+
+def test_a_read_outside_of_an_array_is_reported(tmp_path):
+    fault = 'replace=LOAD(i64, bias, channel)>LOAD(i64, bias, channel + 4000)'
+    result = run('oclgrind', tmp_path, 'self_test', DRIVER_TYPES='quant8',
+                 DRIVER_FAMILIES='InnerProduct', LD_PRELOAD=SHIM, CAFFE_SHIM=fault)
+    assert result.returncode == 1 and 'reports        FAIL' in result.stdout, result.stdout
