@@ -79,7 +79,8 @@ def test_values_of_variables_are_those_that_sources_know():
         known += two
     known += re.findall(r'HostConvolutionLibrary\("(\w+)"', rows_of_tables)
     known += re.findall(r'Library \w+\(\) \{\n  \w+ row\{\s*"(\w+)"', rows_of_tables)
-    known += re.findall(r'Library \w+\(\) \{\n  \w+ row;\n  row\.name = "(\w+)"', rows_of_tables)
+    known += re.findall(r'Library \w+\([^)]*\) \{\n  \w+ row;\n  row\.name = "(\w+)"',
+                        rows_of_tables)
     assert set(libraries.split()) == set(known)
     known = re.findall(r'Operation\(const \w+&\) \{ return "(\w+)"; \}', rows_of_tables)
     assert operations == ','.join(name + '=…' for name in known)

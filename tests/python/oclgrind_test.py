@@ -5,8 +5,8 @@ pytestmark = needs_build
 
 # It interprets kernels, so that all families would take minutes. These have the kernels with
 # groups, local memory and windows.
-FAMILIES = ('Convolution,Pooling,Crop,BatchNorm,Softmax,Upsample,ROIPooling,Reduction,solver SGD,'
-            'Observers')
+FAMILIES = ('Convolution;Convolution, strided;InnerProduct;Pooling, MAX;Crop;BatchNorm;Softmax;'
+            'Upsample, mask;ROIPooling;Reduction, SUM;Observers')
 
 
 def test_there_are_no_reports(tmp_path):

@@ -188,16 +188,15 @@ class LessLog {
 
 // The families of a list, which is empty if it is; throws unless all exist.
 std::set<std::string> WantedFamilies(const std::string& list) {
-  std::set<std::string> known, wanted;
-  std::string all;
-  for (const std::string& family : SelfTestFamilies()) {
-    const std::string head = SelfTestHead(family);
-    if (known.insert(head).second) all += (all.empty() ? "" : ", ") + head;
-  }
+  const std::vector<std::string> known = SelfTestFamilies();
+  std::set<std::string> wanted;
   std::istringstream names(list);
-  for (std::string name; std::getline(names, name, ',');) {
-    CAFFE_CHECK(known.contains(name), "device_query: the self-test has no family '", name,
-                "'; it has ", all);
+  for (std::string name; std::getline(names, name, ';');) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      std::string all;
+      for (const std::string& family : known) all += (all.empty() ? "" : "; ") + family;
+      CAFFE_THROW("device_query: the self-test has no family '", name, "'; it has ", all);
+    }
     wanted.insert(name);
   }
   return wanted;

@@ -43,7 +43,7 @@ struct Options {
   bool json = false;
   bool self_test = false;  // device_query
   std::string report;      // likewise: a file
-  std::string families;    // likewise: their names, separated by commas
+  std::string families;    // likewise: names, separated by semicolons
   bool progress = true;
   bool help = false, version = false;
   std::vector<std::string> flags;  // all given flags, as --name=value

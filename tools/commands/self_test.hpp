@@ -23,9 +23,6 @@ struct SelfTestRow {
   std::string message;  // an error, or the blob that differs
 };
 
-// The part of the name of a family before the first comma: the layer type, in most of them.
-std::string SelfTestHead(const std::string& family);
-
 // The names of all families, in the order of their rows.
 std::vector<std::string> SelfTestFamilies();
 
@@ -34,7 +31,7 @@ std::set<std::string> SelfTestLayers();
 
 // Runs every family in every type; `report` is called with each row as soon as it is known. A type
 // that the device lacks is one row. A family that throws has failed and does not stop the others.
-// `names`, unless it is empty, selects the families whose names are these up to the first comma.
+// `names`, unless it is empty, selects families; each runs with its rows of extreme values.
 void SelfTest(Device* device, const std::vector<DataType>& types,
               const std::function<void(const SelfTestRow&)>& report,
               const std::set<std::string>& names = {});

@@ -14,9 +14,9 @@ struct LaunchedKernel {
   auto operator<=>(const LaunchedKernel&) const = default;
 };
 
-// Starts recording which kernels are launched, for the test that every kernel is.
+// Begins an empty record of the kernels that are launched.
 void RecordLaunches();
-// The kernels launched since then.
+// The kernels launched since the last RecordLaunches.
 std::set<LaunchedKernel> RecordedLaunches();
 
 }  // namespace caffe

@@ -38,7 +38,11 @@ void NoteLaunch(const Device& device, const KernelSignature& signature, const Ty
 
 }  // namespace
 
-void RecordLaunches() { recording = true; }
+void RecordLaunches() {
+  const std::lock_guard lock(Record().mutex);
+  Record().kernels.clear();
+  recording = true;
+}
 
 std::set<LaunchedKernel> RecordedLaunches() {
   const std::lock_guard lock(Record().mutex);

@@ -7,6 +7,7 @@
 #include "caffe/core/out_of_memory.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/layer/weighted_parts.hpp"
+#include "caffe/library/fallback.hpp"
 #include "caffe/memory/workspace.hpp"
 
 namespace caffe {
@@ -163,6 +164,10 @@ std::unique_ptr<WeightedOp> WeightedLayer::MakeOp(const Epilogue& epilogue,
       auto op = MakeLibraryOp(rows, epilogue, of_rows, backward, layouts);
       op->set_forward_only(phase() == TEST && !backward);
       return op;
+    } catch (const LibraryRefusal& refusal) {
+      if (!joint_) RethrowIn(Where());
+      CAFFE_THROW(Where(), ": ", refusal.what(), ": no other library computes the rows of all ",
+                  "experts; set full_forward: true in moe_param, so that each computes all items");
     } catch (...) {
       RethrowIn(Where());
     }
