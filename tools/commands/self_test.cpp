@@ -343,7 +343,6 @@ void CompareExtremes(const Values& values, const Values& reference, DataType typ
   }
 }
 
-constexpr char kExtreme[] = ", extreme values";
 constexpr char kPseudo[] = "Pseudo quantization";
 // A sum that lies between two codes may be rounded to either: two of 255 steps of a range of 2.
 constexpr double kPseudoStep = 0.02;

@@ -23,6 +23,9 @@ struct SelfTestRow {
   std::string message;  // an error, or the blob that differs
 };
 
+// The end of the names of rows with extreme values.
+inline constexpr char kExtreme[] = ", extreme values";
+
 // The names of all families, in the order of their rows.
 std::vector<std::string> SelfTestFamilies();
 
