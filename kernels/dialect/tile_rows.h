@@ -11,7 +11,12 @@
     const i32 h = (line - image * out_height) * stride_h - pad_h;
     left[l] = (row - line * out_width) * stride_w - pad_w;
     top[l] = row < end_row ? h : -(1 << 28);
+#if SPREAD
+    base[l] = (i64)image * ((height - 1) / spread_h + 1) * ((width - 1) / spread_w + 1) * pixel +
+              group * group_bytes;
+#else
     base[l] = (((i64)image * height + h) * width + left[l]) * pixel + group * group_bytes;
+#endif
   }
   // The tap of the vector, and its place among the channels.
   const i32 start = first_step * TILE_K + vector;

@@ -9,7 +9,11 @@
       const i32 used = k < depth;
 #else
       const i32 down = kh * dilation_h, right = kw * dilation_w;
+#if SPREAD
+      const i32 from = channel_at, line_bytes = ((width - 1) / spread_w + 1) * pixel;
+#else
       const i32 from = (down * width + right) * pixel + channel_at;
+#endif
       for (channel_at += TILE_K; channel_at >= group_bytes; channel_at -= group_bytes) {
         if (++kw == kernel_w) {
           kw = 0;
@@ -24,8 +28,15 @@
         const i64 at = (i64)(row0 + r) * pixel + k;
 #else
         const i32 h = top[l] + down, w = left[l] + right;
+#if SPREAD
+        const i32 line = h / spread_h, column = w / spread_w;
+        const i32 inside = k < depth && h >= 0 && h < height && w >= 0 && w < width &&
+                           line * spread_h == h && column * spread_w == w;
+        const i64 at = base[l] + (i64)line * line_bytes + column * pixel + from;
+#else
         const i32 inside = k < depth && h >= 0 && h < height && w >= 0 && w < width;
         const i64 at = base[l] + from;
+#endif
 #endif
         LOCAL_PTR u8* to = memory + stage + TILE_AT(r, vector >> 4) + (vector & 15);
 #ifdef ELEMENT_BYTES

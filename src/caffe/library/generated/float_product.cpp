@@ -125,7 +125,7 @@ bool PassesCache(const Tile& tile, const MatrixProduct::Problem& p, Device* devi
 }
 
 std::optional<WindowPatch> PatchOf(const Tile& tile, const MatrixProduct::Problem& p) {
-  if (p.type == kFloat) return std::nullopt;
+  if (p.type == kFloat || p.spread[0] * p.spread[1] > 1) return std::nullopt;
   return WindowPatch::Of(tile, p, kLocalBytes);
 }
 
@@ -162,6 +162,7 @@ bool FloatProduct::KnowsTypes(DataType in, DataType out) {
 
 bool FloatProduct::ReadsWeights(const Problem& p) {
   const bool points = p.window.kernel[0] * p.window.kernel[1] == 1;
+  if (p.transposed) return false;
   const bool folds = p.fold[0] * p.fold[1] != 1 || p.plain_channels != p.channels / p.group;
   return points && !folds && MatrixProduct::DepthBytes(p) % kChunk == 0;
 }
@@ -238,6 +239,7 @@ FloatProduct::FloatProduct(Device* device, const Problem& problem, const Way& wa
       .Define("BIAS", p.epilogue.bias != Epilogue::Bias::kNone)
       .Define("RESIDUAL", p.epilogue.sum() != nullptr)
       .Define("SPLIT", parts_ > 1)
+      .Define("SPREAD", p.spread[0] * p.spread[1] > 1)
       .Define("ROW_GROUPS", p.row_groups)
       .Define("IMAGES", p.image_channels > 0)
       .Define("PATCH", patch_.has_value());
@@ -252,22 +254,37 @@ FloatProduct::FloatProduct(Device* device, const Problem& problem, const Way& wa
     device->Fill(arrived_.get(), 0, bytes);
   }
   if (ReadsWeights(p)) return;
+  const bool points = p.window.kernel[0] * p.window.kernel[1] == 1;
+  if (p.transposed && points && p.group == 1 && packed_depth_ == depth) {
+    turn_.emplace(device, p.type);
+    return;
+  }
   pack_ = ProgramBuilder(device, "pack weights")
               .Types({kFloat, p.type, p.type})
               .Body("conv/pack_matrix")
               .Build()
-              ->CreateKernel("pack_weights");
+              ->CreateKernel(p.transposed ? "pack_transposed" : "pack_weights");
 }
 
 int64_t FloatProduct::packed_bytes() const {
-  return pack_ ? problem_.out_channels * packed_depth_ : 0;
+  return pack_ || turn_ ? problem_.out_channels * packed_depth_ : 0;
 }
 
 void FloatProduct::Pack(DevicePtr weights, DevicePtr packed) {
   const int64_t row = packed_depth_ / static_cast<int64_t>(problem_.type.bytes());
-  KernelArguments arguments{problem_.out_channels, row};
-  const KernelArguments order = MatrixProduct::PackedOrder(problem_);
-  arguments.append(order.begin(), order.end());
+  const Problem& p = problem_;
+  KernelArguments arguments{p.out_channels, row};
+  if (turn_) {
+    turn_->Run(1, p.channels, p.out_channels, weights, packed, Layout::kNHWC);
+    return;
+  }
+  if (p.transposed) {
+    arguments.append(
+        {p.out_channels / p.group, p.channels / p.group, p.window.kernel[0], p.window.kernel[1]});
+  } else {
+    const KernelArguments order = MatrixProduct::PackedOrder(p);
+    arguments.append(order.begin(), order.end());
+  }
   arguments.append({weights, packed});
   pack_->Launch({problem_.out_channels, row}, arguments);
 }
@@ -310,8 +327,8 @@ void FloatProduct::Run(const Operands& o) {
   }
   const int64_t group_out = p.out_channels / p.group, column_tiles = Ceil(group_out, tile_->n);
   KernelArguments arguments = MatrixProduct::Geometry(p);
-  arguments.append({packed_depth_, p.out_channels, group_out, p.y_row, column_tiles, parts_,
-                    Tiles(), o.alpha, o.beta});
+  arguments.append({packed_depth_, p.spread[0], p.spread[1], p.out_channels, group_out, p.y_row,
+                    column_tiles, parts_, Tiles(), o.alpha, o.beta});
   stages_.AddArguments(o.epilogue, o.y, &arguments);
   const DevicePtr none = BufferOf(o.y);
   arguments.append({o.offsets ? o.offsets : none, o.x, o.weights, o.bias ? o.bias : none});

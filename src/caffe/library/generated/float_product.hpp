@@ -8,6 +8,7 @@
 #include "caffe/library/epilogue_stages.hpp"
 #include "caffe/library/generated/matrix_product.hpp"
 #include "caffe/library/generated/window_patch.hpp"
+#include "caffe/library/layout_converter.hpp"
 
 namespace caffe {
 
@@ -76,6 +77,7 @@ class FloatProduct {
   int64_t packed_depth_;      // in bytes
   const int64_t local_bytes_;
   std::unique_ptr<Kernel> product_, pack_;
+  std::optional<LayoutConverter> turn_;  // packs transposed matrices
   // If several work groups divide a depth: how many arrived, for each result of a group. All are 0
   // between launches, because the last one that arrives sets its counter to 0. They belong to this
   // product, since other steps write to a workspace.

@@ -5,7 +5,9 @@
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/program_builder.hpp"
+#include "caffe/library/bias.hpp"
 #include "caffe/library/generated/code_windows.hpp"
+#include "caffe/library/generated/float_gradient.hpp"
 #include "caffe/library/generated/float_product.hpp"
 #include "caffe/library/generated/float_windows.hpp"
 #include "caffe/library/generated/matrix_product.hpp"
@@ -121,34 +123,38 @@ template <class Product> int64_t WorkspaceBytes(const Product& product) {
   return product.workspace_bytes();
 }
 
-template <class Product> class MatrixConvOp final : public ConvOp {
+constexpr int64_t kAlignment = 256;  // of what shares a workspace, or the prepared weights
+
+// Makes the images of a folded problem.
+class ImageFold {
  public:
-  MatrixConvOp(Device* device, const ConvDescriptor& d)
-      : ConvOp(d), folds_(NeedsFold(d)), problem_(ProblemOf(d)), product_(device, problem_) {
-    if (!folds_) return;
+  ImageFold(Device* device, const ConvDescriptor& d, const Problem& folded)
+      : descriptor_(d), problem_(folded) {
     ProgramBuilder builder(device, "fold images");
     builder.Types(d.quantized() ? TypeTriple::Equal(d.in) : TypeTriple{kFloat, d.in, d.in})
         .Body("conv/fold_spans");
     // Divisions by them give each element its place.
-    const KernelArguments geometry = FoldGeometry();
+    const KernelArguments geometry = Geometry();
     for (size_t i = 0; i < geometry.size(); ++i) {
       builder.Fold(kGeometryNames[i], geometry[i].integer);
     }
     fold_ = builder.Build()->CreateKernel("fold_channels");
   }
-  const char* library() const override { return "matrix"; }
-  int64_t prepared_bytes() const override { return product_.packed_bytes(); }
-  void Prepare(DevicePtr weights, DevicePtr prepared) override {
-    if (prepared_bytes() > 0) product_.Pack(weights, prepared);
+  // A multiple of kAlignment.
+  int64_t bytes() const {
+    const MatrixProduct::Window& w = problem_.window;
+    return RoundUp(problem_.batch * w.input[0] * w.input[1] * problem_.channels *
+                       static_cast<int64_t>(problem_.type.bytes()),
+                   kAlignment);
   }
-  int64_t workspace_bytes() const override { return FoldedBytes() + WorkspaceBytes(product_); }
-
- protected:
-  void DoForward(const ConvArguments& a) override {
-    CheckMemory(a.prepared, a.workspace);
-    if (folds_) Fold(a.x, a.workspace, a.quant ? a.quant->zero_x : 0);
-    const DevicePtr behind = a.workspace ? a.workspace + FoldedBytes() : a.workspace;
-    Compute(&product_, folds_ ? a.workspace : a.x, a, behind);
+  void Run(DevicePtr from, DevicePtr to, int32_t zero = 0) {
+    const MatrixProduct::Window& w = problem_.window;
+    const int64_t rows = problem_.batch * w.input[0] * w.input[1];
+    KernelArguments arguments{rows};
+    const KernelArguments geometry = Geometry();
+    arguments.append(geometry.begin(), geometry.end());
+    arguments.append({KernelArgument(from, zero), KernelArgument(to, zero)});
+    fold_->Launch({rows, problem_.channels}, arguments);
   }
 
  private:
@@ -156,17 +162,7 @@ template <class Product> class MatrixConvOp final : public ConvOp {
       "in_h",  "in_w",  "channels", "padded", "fold_h",         "fold_w",
       "pad_h", "pad_w", "out_h",    "out_w",  "channel_stride", "position_stride"};
 
-  // The bytes of the workspace that hold the folded images; what lies behind begins at a multiple
-  // of 256.
-  int64_t FoldedBytes() const {
-    const MatrixProduct::Window& w = problem_.window;
-    return folds_ ? RoundUp(problem_.batch * w.input[0] * w.input[1] * problem_.channels *
-                                static_cast<int64_t>(problem_.type.bytes()),
-                            256)
-                  : 0;
-  }
-
-  KernelArguments FoldGeometry() const {
+  KernelArguments Geometry() const {
     const ConvDescriptor& d = descriptor_;
     const MatrixProduct::Window plain = MatrixProduct::Window::Of(d.geometry), &w = problem_.window;
     const bool c_order = d.x_layout == Layout::kNCHW;
@@ -184,20 +180,125 @@ template <class Product> class MatrixConvOp final : public ConvOp {
             c_order ? 1 : d.in_channels};
   }
 
-  void Fold(DevicePtr from, DevicePtr to, int32_t zero) {
-    const MatrixProduct::Window& w = problem_.window;
-    const int64_t rows = problem_.batch * w.input[0] * w.input[1];
-    KernelArguments arguments{rows};
-    const KernelArguments geometry = FoldGeometry();
-    arguments.append(geometry.begin(), geometry.end());
-    arguments.append({KernelArgument(from, zero), KernelArgument(to, zero)});
-    fold_->Launch({rows, problem_.channels}, arguments);
+  const ConvDescriptor descriptor_;
+  const Problem problem_;
+  std::unique_ptr<Kernel> fold_;
+};
+
+template <class Product> class MatrixConvOp : public ConvOp {
+ public:
+  MatrixConvOp(Device* device, const ConvDescriptor& d)
+      : ConvOp(d), product_(device, ProblemOf(d)) {
+    if (NeedsFold(d)) fold_.emplace(device, d, ProblemOf(d));
+  }
+  const char* library() const override { return "matrix"; }
+  int64_t prepared_bytes() const override { return product_.packed_bytes(); }
+  void Prepare(DevicePtr weights, DevicePtr prepared) override {
+    if (product_.packed_bytes() > 0) product_.Pack(weights, prepared);
+  }
+  int64_t workspace_bytes() const override { return FoldedBytes() + WorkspaceBytes(product_); }
+
+ protected:
+  void DoForward(const ConvArguments& a) override {
+    CheckMemory(a.prepared, a.workspace);
+    if (fold_) fold_->Run(a.x, a.workspace, a.quant ? a.quant->zero_x : 0);
+    const DevicePtr behind = a.workspace ? a.workspace + FoldedBytes() : a.workspace;
+    Compute(&product_, fold_ ? a.workspace : a.x, a, behind);
+  }
+  // What lies in the workspace behind the folded images begins at a multiple of kAlignment.
+  int64_t FoldedBytes() const { return fold_ ? fold_->bytes() : 0; }
+
+ private:
+  Product product_;
+  std::optional<ImageFold> fold_;
+};
+
+// The gradient of x as a convolution of that of y, whose positions are a stride apart.
+Problem GradientOfX(const ConvDescriptor& d) {
+  Problem p;
+  p.type = p.out = d.in;
+  p.batch = d.batch;
+  p.transposed = true;
+  const auto plain = MatrixProduct::Window::Of(d.geometry);
+  MatrixProduct::Window& w = p.window;
+  for (int a = 0; a < 2; ++a) {
+    p.spread[a] = plain.output[a] > 1 ? plain.stride[a] : 1;
+    w.input[a] = (plain.output[a] - 1) * p.spread[a] + 1;
+    w.output[a] = plain.input[a];
+    w.kernel[a] = p.plain_kernel[a] = plain.kernel[a];
+    w.dilation[a] = plain.dilation[a];
+    w.pad[a] = (plain.kernel[a] - 1) * plain.dilation[a] - plain.pad[a];
+  }
+  p.channels = d.out_channels;
+  p.out_channels = p.y_row = d.in_channels;
+  p.group = d.group;
+  p.plain_channels = d.out_channels / d.group;
+  return p;
+}
+
+// The problem of the forward pass for the gradient of weights, which reads x with channels last.
+Problem GradientOfWeights(const ConvDescriptor& d) {
+  const bool folds = d.x_layout == Layout::kNCHW || MatrixProduct::Vector(Plain(d)) == 0;
+  return folds ? Folded(d) : Plain(d);
+}
+
+// With the passes of training.
+class MatrixTrainingOp final : public MatrixConvOp<FloatProduct> {
+ public:
+  MatrixTrainingOp(Device* device, const ConvDescriptor& d)
+      : MatrixConvOp<FloatProduct>(device, d),
+        bias_(device, d.out, d.master(), d.batch * d.geometry.output_count(), d.out_channels, 1,
+              std::nullopt, d.backward_weights) {
+    if (d.backward_data) data_.emplace(device, GradientOfX(d));
+    if (!d.backward_weights) return;
+    const Problem p = GradientOfWeights(d);
+    weights_.emplace(device, p);
+    if (p.channels != d.in_channels || d.x_layout == Layout::kNCHW) fold_x_.emplace(device, d, p);
+  }
+  int64_t prepared_bytes() const override {
+    return ForwardBytes() + (data_ ? data_->packed_bytes() : 0);
+  }
+  void Prepare(DevicePtr weights, DevicePtr prepared) override {
+    MatrixConvOp<FloatProduct>::Prepare(weights, prepared);
+    if (data_) data_->Pack(weights, prepared + ForwardBytes());
+  }
+  int64_t workspace_bytes() const override {
+    const int64_t weights = weights_ ? FoldedXBytes() + weights_->workspace_bytes() : 0;
+    return std::max({MatrixConvOp<FloatProduct>::workspace_bytes(), weights,
+                     data_ ? data_->workspace_bytes() : 0, bias_.workspace_bytes()});
   }
 
-  const bool folds_;
-  const Problem problem_;
-  Product product_;
-  std::unique_ptr<Kernel> fold_;
+ protected:
+  void DoBackwardData(const ConvGradients& g) override {
+    CheckMemory(g.prepared, g.workspace);
+    FloatProduct::Operands o;
+    o.x = g.y_diff;
+    o.weights = g.prepared + ForwardBytes();
+    o.y = g.x_diff;
+    o.workspace = g.workspace;
+    data_->Run(o);
+  }
+  void DoBackwardWeights(const ConvGradients& g) override {
+    CheckWorkspace(g.workspace);
+    if (fold_x_) fold_x_->Run(g.x, g.workspace);
+    const DevicePtr behind = g.workspace ? g.workspace + FoldedXBytes() : g.workspace;
+    weights_->Run({g.y_diff, fold_x_ ? g.workspace : g.x, g.w_diff, behind});
+  }
+  void DoBackwardBias(const ConvGradients& g) override {
+    bias_.Backward(g.y_diff, g.b_diff, g.workspace);
+  }
+
+ private:
+  // Of the prepared weights, and of the workspace.
+  int64_t ForwardBytes() const {
+    return RoundUp(MatrixConvOp<FloatProduct>::prepared_bytes(), kAlignment);
+  }
+  int64_t FoldedXBytes() const { return fold_x_ ? fold_x_->bytes() : 0; }
+
+  BiasOp bias_;
+  std::optional<FloatProduct> data_;
+  std::optional<FloatGradient> weights_;
+  std::optional<ImageFold> fold_x_;
 };
 
 // Elements that kernels count in 32 bits.
@@ -215,10 +316,24 @@ template <class D> bool HasOneSlope(const D& d) {
 // Groups with fewer channels leave most of a tile empty.
 constexpr int64_t kFewestChannels = 16;
 
-// Whether a forward pass in floats is supported; there is no other.
+bool Trains(const ConvDescriptor& d) { return d.backward_data || d.backward_weights; }
+
+// Whether the gradients are supported that the descriptor requests.
+bool SupportsGradients(const ConvDescriptor& d) {
+  if (d.in != d.out || d.row_groups > 0 || d.y_pitch > 0 || IsDepthwise(d) || !Counts(d))
+    return false;
+  if (d.backward_data) {
+    const Problem p = GradientOfX(d);
+    if (d.x_layout != Layout::kNHWC || MatrixProduct::Vector(p) == 0) return false;
+    // Positions that no window reads would need another fill.
+    if (std::min(p.window.pad[0], p.window.pad[1]) < 0 || !MatrixProduct::Counts(p)) return false;
+  }
+  return !d.backward_weights || FloatGradient::Computes(GradientOfWeights(d));
+}
+
 bool SupportsFloats(const ConvDescriptor& d) {
-  if (!FloatProduct::KnowsTypes(d.in, d.out) || d.backward_data || d.backward_weights) return false;
-  if (HasOneSlope(d)) return false;
+  if (!FloatProduct::KnowsTypes(d.in, d.out) || HasOneSlope(d)) return false;
+  if (Trains(d) && !SupportsGradients(d)) return false;
   return d.group == 1 || IsDepthwise(d) ||
          std::min(d.in_channels, d.out_channels) >= d.group * kFewestChannels;
 }
@@ -246,29 +361,71 @@ Problem ProblemOf(const GemmDescriptor& d) {
   p.out_channels = p.y_row = d.n;
   p.row_groups = d.row_groups;
   p.epilogue = d.epilogue;
+  p.transposed = !d.trans_b;
   return p;
 }
 
-// x [m, k] times the transpose of the weights [n, k].
+// The gradient of weights [m, n] of a product whose k rows are positions.
+Problem GradientProblemOf(const GemmDescriptor& d) {
+  Problem p;
+  p.type = d.in;
+  p.batch = d.k;
+  p.channels = p.plain_channels = d.n;
+  p.out_channels = p.y_row = d.m;
+  return p;
+}
+
+// The transpose of y_diff [k, m] times x [k, n].
+class MatrixGradientOp final : public GemmOp {
+ public:
+  MatrixGradientOp(Device* device, const GemmDescriptor& d)
+      : GemmOp(d), gradient_(device, GradientProblemOf(d)) {}
+  const char* library() const override { return "matrix"; }
+  int64_t workspace_bytes() const override { return gradient_.workspace_bytes(); }
+
+ protected:
+  void DoRun(const GemmArguments& g) override {
+    CheckMemory(g);
+    gradient_.Run({g.a, g.b, g.c, g.workspace, g.alpha, g.beta});
+  }
+
+ private:
+  FloatGradient gradient_;
+};
+
+// x [m, k] times the transpose of the weights [n, k], or times weights [k, n], which are packed in
+// each call unless they are constant.
 template <class Product> class MatrixGemmOp final : public GemmOp {
  public:
   MatrixGemmOp(Device* device, const GemmDescriptor& d)
-      : GemmOp(d), product_(device, ProblemOf(d)) {}
+      : GemmOp(d),
+        product_(device, ProblemOf(d)),
+        packs_(!d.quantized() && d.weights() == GemmDescriptor::Weights::kNone &&
+               product_.packed_bytes() > 0) {}
   const char* library() const override { return "matrix"; }
-  int64_t prepared_bytes() const override { return product_.packed_bytes(); }
-  int64_t workspace_bytes() const override { return WorkspaceBytes(product_); }
+  int64_t prepared_bytes() const override { return packs_ ? 0 : product_.packed_bytes(); }
+  int64_t workspace_bytes() const override { return PackedBytes() + WorkspaceBytes(product_); }
   void Prepare(DevicePtr weights, DevicePtr prepared) override {
     if (prepared_bytes() > 0) product_.Pack(weights, prepared);
   }
 
  protected:
-  void DoRun(const GemmArguments& g) override {
-    CheckMemory(g);
+  void DoRun(const GemmArguments& given) override {
+    CheckMemory(given);
+    GemmArguments g = given;
+    if (packs_) {
+      product_.Pack(g.b, g.workspace);
+      g.prepared = g.workspace;
+      g.workspace = g.workspace + PackedBytes();
+    }
     Compute(&product_, g);
   }
 
  private:
+  int64_t PackedBytes() const { return packs_ ? RoundUp(product_.packed_bytes(), kAlignment) : 0; }
+
   Product product_;
+  const bool packs_;
 };
 
 // Along the columns, or not at all.
@@ -279,12 +436,22 @@ bool SupportsFloats(const GemmDescriptor& d) {
   if (!FloatProduct::KnowsTypes(d.in, d.out) || !HasColumns(d.epilogue.bias)) return false;
   if (HasOneSlope(d)) return false;
   if (slopes && d.epilogue.slopes == Epilogue::Bias::kPerRow) return false;
-  return d.weights() == GemmDescriptor::Weights::kB || FloatProduct::ReadsWeights(ProblemOf(d));
+  return d.weights() == GemmDescriptor::Weights::kB || !d.trans_b ||
+         FloatProduct::ReadsWeights(ProblemOf(d));
+}
+
+// Gradients of weights are float.
+bool IsGradient(const GemmDescriptor& d) {
+  return d.trans_a && !d.trans_b && !d.quantized() && d.out == kFloat && d.row_groups == 0 &&
+         d.epilogue.bias == Epilogue::Bias::kNone && d.epilogue.stages.empty();
 }
 
 bool ComputesProduct(const GemmDescriptor& d) {
-  const bool dense = d.row_a() == d.k && d.row_b() == d.k && d.row_c() == d.n;
-  if (d.batch != 1 || d.trans_a || !d.trans_b || !dense || d.k <= 0) return false;
+  const bool dense = d.row_a() == (d.trans_a ? d.m : d.k) && d.row_b() == (d.trans_b ? d.k : d.n) &&
+                     d.row_c() == d.n;
+  if (d.batch != 1 || !dense || d.k <= 0) return false;
+  if (IsGradient(d)) return FloatGradient::Computes(GradientProblemOf(d));
+  if (d.trans_a || (!d.trans_b && (d.quantized() || d.row_groups > 0))) return false;
   const Problem p = ProblemOf(d);
   if (MatrixProduct::Vector(p) == 0 || !MatrixProduct::Counts(p)) return false;
   return d.quantized() ? d.weights() == GemmDescriptor::Weights::kB : SupportsFloats(d);
@@ -300,7 +467,7 @@ template <class D> bool Runs(Device* device, const D& d) {
 // Whether the product takes the time of reading the weights, as they are.
 bool HasFewRows(const GemmDescriptor& d) {
   constexpr int64_t kMostRows = 8;
-  return d.m <= kMostRows && FloatProduct::ReadsWeights(ProblemOf(d));
+  return d.m <= kMostRows && d.trans_b && !d.trans_a && FloatProduct::ReadsWeights(ProblemOf(d));
 }
 
 // Vendors' libraries multiply floats faster, but for a few rows.
@@ -337,9 +504,10 @@ std::unique_ptr<ConvOp> MakeMatrixConvolution(Device* device, const ConvDescript
   if (IsDepthwise(d))
     return d.quantized() ? MakeCodeWindows(device, d) : MakeFloatWindows(device, d);
   if (d.quantized()) return std::make_unique<MatrixConvOp<MatrixProduct>>(device, d);
-  if (!NeedsFold(d) && VectorProduct::Computes(Plain(d))) {
+  if (!Trains(d) && !NeedsFold(d) && VectorProduct::Computes(Plain(d))) {
     return std::make_unique<MatrixConvOp<VectorProduct>>(device, d);
   }
+  if (Trains(d)) return std::make_unique<MatrixTrainingOp>(device, d);
   return std::make_unique<MatrixConvOp<FloatProduct>>(device, d);
 }
 
@@ -359,7 +527,8 @@ GemmLibrary MatrixGemmLibrary() {
 std::unique_ptr<GemmOp> MakeMatrixGemm(Device* device, const GemmDescriptor& d) {
   CAFFE_CHECK(ComputesProduct(d), "the library matrix does not compute gemm ", d.name());
   if (d.quantized()) return std::make_unique<MatrixGemmOp<MatrixProduct>>(device, d);
-  if (VectorProduct::Computes(ProblemOf(d))) {
+  if (IsGradient(d)) return std::make_unique<MatrixGradientOp>(device, d);
+  if (d.trans_b && VectorProduct::Computes(ProblemOf(d))) {
     return std::make_unique<MatrixGemmOp<VectorProduct>>(device, d);
   }
   return std::make_unique<MatrixGemmOp<FloatProduct>>(device, d);

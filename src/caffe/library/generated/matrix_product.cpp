@@ -99,7 +99,7 @@ void MatrixProduct::CheckItems(const Kernel& kernel, int64_t most, int64_t neede
 bool MatrixProduct::Pointwise(const Problem& p) {
   const Window& w = p.window;
   for (int a = 0; a < 2; ++a) {
-    if (w.kernel[a] != 1 || w.stride[a] != 1 || w.pad[a] != 0) return false;
+    if (w.kernel[a] != 1 || w.stride[a] != 1 || w.pad[a] != 0 || p.spread[a] != 1) return false;
   }
   return p.group == 1;
 }

@@ -42,6 +42,11 @@ class MatrixProduct {
     // the elements of a line of a window in whole words, and the window's lines are those of all
     // channels.
     int64_t image_channels = 0;
+    // For floats, the gradient of the input of a convolution whose output x is: the weights are
+    // those of the convolution, [channels, out_channels / group, kernel…]. Only positions of x at
+    // multiples of `spread` are in memory, the others are 0; window.input counts all of them.
+    bool transposed = false;
+    int64_t spread[2] = {1, 1};
   };
   // The results of a work group: m rows by n channels, in steps of k bytes, of which `stages` are
   // in local memory; a compute unit has `resident` groups at a time. m k and n k are multiples of
