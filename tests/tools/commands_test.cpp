@@ -646,6 +646,7 @@ TEST_F(CommandsTest, SelfTestCoversEveryLayer) {
       {"MOEGather", "is a part of MOE"},
       {"MOELoss", "is a part of MOE"},
       {"MOERoute", "is a part of MOE"},
+      {"LSTMSteps", "is a part of LSTM"},
       {"LSTMUnit", "is a part of LSTM"},
       {"GRUUnit", "is a part of GRU"},
       {"Flatten", "shares its bottom"},
