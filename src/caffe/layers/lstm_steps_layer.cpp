@@ -21,7 +21,8 @@ namespace {
 // It is a part of LSTM, which computes gates from x. For gradients see LSTMUnit.
 // bottom 0: gates [T, N, 4H]; bottom 1: cont [T, N]; bottoms 2 and 3: h and c before the first step
 // [1, N, H]. top 0: h [T, N, H]; tops 1 and 2: h and c of the last step [1, N, H]. Not in place.
-// No gradient of cont. Where cont is 0, the state before may be anything.
+// No gradient of cont. Where cont is 0, the state before may be anything. In phase TEST nothing is
+// kept for the gradients: their pass computes the steps again.
 // blobs: W [4H, H], masters (float, double for double).
 // recurrent_param: num_output H, weight_filler.
 // Types: float kinds; cont is float.
@@ -41,17 +42,19 @@ class LSTMSteps : public LayerBase, public HasPseudoWeights {
 
  private:
   void MakeWeights();
-  // Makes the operator for the shapes of the last Reshape, unless it exists.
-  void EnsureOp();
-  LstmArguments Arguments(const BlobVec& bottom, const BlobVec& top);
+  // Whether Forward keeps what Backward reads.
+  bool Keeps() const { return need_backward() && phase() == TRAIN; }
+  // Makes an operator for the shapes of the last Reshape, unless there is one that trains so.
+  void Ensure(std::unique_ptr<LstmOp>* op, bool trains);
+  LstmArguments Arguments(const BlobVec& bottom);
   bool ForwardOnly() const { return phase() == TEST && !need_backward(); }
 
   LstmDescriptor d_;
   std::optional<DataType> pseudo_;
   std::unique_ptr<OperatorWeights> weights_;
-  std::unique_ptr<LstmOp> op_;
-  // Kept for the gradients, W h of all steps, and c; and an array of their pass.
-  std::shared_ptr<BlobBase> hidden_gates_, c_, scaled_h_;
+  std::unique_ptr<LstmOp> op_, backward_;  // backward_: if Forward keeps nothing
+  // W h of all steps, and c, for the gradients; arrays of their pass: h again, and scaled.
+  std::shared_ptr<BlobBase> hidden_gates_, c_, h_, scaled_h_;
 };
 
 template <class Dtype, class MItype, class MOtype>
@@ -65,7 +68,8 @@ void LSTMSteps::LayerSetUp(const BlobVec&, const BlobVec&) {
   AddParameter(0, {4 * d_.hidden, d_.hidden}, parameter.weight_filler());
   MakeWeights();
   op_.reset();
-  for (const auto& blob : {hidden_gates_, c_, scaled_h_}) {
+  backward_.reset();
+  for (const auto& blob : {hidden_gates_, c_, h_, scaled_h_}) {
     if (blob) blob->SetDevice(device());
   }
 }
@@ -109,22 +113,24 @@ void LSTMSteps::Reshape(const BlobVec& bottom, const BlobVec& top) {
   };
   hidden_gates_ = make("hidden gates", *bottom[0]);
   c_ = make("c", *top[0]);
+  h_ = make("h again", *top[0]);
   scaled_h_ = make("scaled h", *top[0]);
   op_.reset();
+  backward_.reset();
 }
 
-void LSTMSteps::EnsureOp() {
-  if (d_.items == 0 || (op_ && op_->descriptor().trains == need_backward())) return;
-  d_.trains = need_backward();
+void LSTMSteps::Ensure(std::unique_ptr<LstmOp>* op, bool trains) {
+  if (d_.items == 0 || (*op && (*op)->descriptor().trains == trains)) return;
+  d_.trains = trains;
   try {
-    op_ = Multiplexer::Lstm(device(), d_);
+    *op = Multiplexer::Lstm(device(), d_);
   } catch (...) {
     RethrowIn(Where());
   }
 }
 
 void LSTMSteps::PrepareParameters() {
-  EnsureOp();
+  Ensure(&op_, Keeps());
   if (op_) workspace().Need(op_->workspace_bytes());
   weights_->Refresh(ForwardOnly());
 }
@@ -133,7 +139,7 @@ void LSTMSteps::CountMemory(WorkMemory* memory) const {
   weights_->CountMemory(ForwardOnly(), false, memory);
 }
 
-LstmArguments LSTMSteps::Arguments(const BlobVec& bottom, const BlobVec& top) {
+LstmArguments LSTMSteps::Arguments(const BlobVec& bottom) {
   LstmArguments a;
   a.gates = bottom[0]->device_data();
   a.cont = bottom[1]->device_data();
@@ -146,7 +152,7 @@ LstmArguments LSTMSteps::Arguments(const BlobVec& bottom, const BlobVec& top) {
 void LSTMSteps::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (d_.items == 0) return;
   if (!op_) PrepareParameters();
-  LstmArguments a = Arguments(bottom, top);
+  LstmArguments a = Arguments(bottom);
   a.h = top[0]->mutable_device_data();
   a.h_last = top[1]->mutable_device_data();
   a.c_last = top[2]->mutable_device_data();
@@ -164,20 +170,33 @@ void LSTMSteps::Backward(const BlobVec& top, const std::vector<bool>& propagate_
   const bool wants_first = propagate_down[2] || propagate_down[3];
   if (d_.items == 0 || !(wants_weights || propagate_down[0] || wants_first)) return;
   LstmGradients g;
-  g.values = Arguments(bottom, top);
-  g.values.hidden_gates = hidden_gates_->device_data();
-  g.values.c = c_->device_data();
-  g.values.h = top[0]->device_data();
+  const bool kept = op_ && op_->descriptor().trains;
+  if (!kept) Ensure(&backward_, true);
+  LstmOp* const op = kept ? op_.get() : backward_.get();
   g.h_diff = top[0]->device_diff();
   g.h_last_diff = top[1]->device_diff();
   g.c_last_diff = top[2]->device_diff();
   // Diffs that are not wanted are written behind the operator's workspace.
-  const int64_t bytes = RoundUp(op_->workspace_bytes(), 256);
+  const int64_t bytes = RoundUp(op->workspace_bytes(), 256);
   const auto elements = static_cast<int64_t>(d_.type.bytes());
-  const bool spares = !propagate_down[0] || propagate_down[2] != propagate_down[3];
+  const bool spares = !kept || !propagate_down[0] || propagate_down[2] != propagate_down[3];
   const int64_t spare = propagate_down[0] ? d_.state_count() : 4 * d_.steps * d_.state_count();
   g.workspace = workspace().Need(spares ? bytes + (spare + d_.state_count()) * elements : bytes);
   const DevicePtr unwanted = g.workspace + bytes;
+  g.values = Arguments(bottom);
+  if (!kept) {
+    LstmArguments again = g.values;
+    again.hidden_gates = hidden_gates_->mutable_device_data();
+    again.c = c_->mutable_device_data();
+    again.h = h_->mutable_device_data();
+    again.h_last = unwanted;
+    again.c_last = unwanted + spare * elements;
+    again.workspace = g.workspace;
+    op->Forward(again);
+  }
+  g.values.hidden_gates = hidden_gates_->device_data();
+  g.values.c = c_->device_data();
+  g.values.h = (kept ? *top[0] : *h_).device_data();
   g.gates_diff = propagate_down[0] ? bottom[0]->mutable_device_diff() : unwanted;
   if (wants_first) {
     const auto diff = [&](int b) {
@@ -188,12 +207,13 @@ void LSTMSteps::Backward(const BlobVec& top, const std::vector<bool>& propagate_
   }
   if (wants_weights) g.w_diff = blobs_[0]->mutable_device_diff();
   g.scaled_h = scaled_h_->mutable_device_data();
-  op_->Backward(g);
+  op->Backward(g);
 }
 
 LayerArrays LSTMSteps::Arrays(const BlobVec&, const BlobVec&) {
   if (!need_backward() || d_.items == 0) return {};
-  return {{hidden_gates_.get(), c_.get()}, {scaled_h_.get()}};
+  if (Keeps()) return {{hidden_gates_.get(), c_.get()}, {scaled_h_.get()}};
+  return {{}, {hidden_gates_.get(), c_.get(), h_.get(), scaled_h_.get()}};
 }
 
 LayerFacts LSTMSteps::Facts() const {
