@@ -109,7 +109,7 @@ std::vector<Sizes> SizesOn(const Device& device) {
   sizes.insert(sizes.end(), {{1, 1, 8}, {7, 20, 64}, {6, 1, 128}, {3, 70, 136}, {3, 16, 256}});
   if (!device.info().matrix) return sizes;
   // Several rounds of rows; several groups of sequences; wide registers.
-  sizes.insert(sizes.end(), {{3, 70, 1024}, {4, 40, 512}, {2, 300, 80}});
+  sizes.insert(sizes.end(), {{3, 70, 1024}, {4, 40, 512}, {4, 32, 512}, {2, 300, 80}});
   return sizes;
 }
 

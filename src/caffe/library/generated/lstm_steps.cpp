@@ -50,8 +50,11 @@ std::optional<LstmSteps::Division> LstmSteps::ForMatrixUnits(Device* device,
   const int64_t whole = 16 / static_cast<int64_t>(d.type.bytes());
   if (MatrixUnits(device) == 0 || d.type == kDouble || info.group_items() < kItems) return {};
   if (d.hidden % whole != 0 || d.items == 0) return {};
+  // Up to so many groups read at the same time without slowing each other down: on an H100, 32
+  // sequences of 512 units in half took 2.9 us a step with 128 groups, and 2.5 with 64.
+  constexpr int64_t kFewGroups = 64;
   std::optional<Division> best;
-  int64_t fewest = 0;
+  int64_t least = 0;
   for (const int64_t units : {8, 16}) {
     for (const int64_t rows : {16, 32}) {
       Division one{true, units, rows, Ceil(d.hidden, units)};
@@ -63,10 +66,12 @@ std::optional<LstmSteps::Division> LstmSteps::ForMatrixUnits(Device* device,
       if (Registers(d, d.hidden, 4 * units) > kMostRegisters) continue;
       if (Registers(d, 4 * d.hidden, units) > kMostRegisters) continue;
       if (SumBytes(rows, 4 * units) > kMostSumBytes) continue;
-      const int64_t read = Ceil(blocks, one.row_groups) * rows;  // by each group, in a step
-      if (best && read >= fewest) continue;
+      // The rows that are read in a step.
+      const int64_t cost =
+          Ceil(blocks, one.row_groups) * rows * std::max(kFewGroups, one.parts * one.row_groups);
+      if (best && cost >= least) continue;
       best = one;
-      fewest = read;
+      least = cost;
     }
   }
   return best;
