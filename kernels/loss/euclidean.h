@@ -1,4 +1,5 @@
 //! types: float
+//! runs: host euclidean_forward
 // Term t is the sum of (a - b)^2 over the elements [t part, (t + 1) part).
 KERNEL(euclidean_forward, ARG(i64, terms), ARG(i64, part), ARG(i64, n), IN(MItype, a),
        IN(MItype, b), OUT(Mastertype, sums)) {

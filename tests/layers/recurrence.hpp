@@ -87,6 +87,7 @@ class RecurrentNet {
     bool has_static = false, exposes = false;
     int phase = 1;
     std::string net, layer, recurrent;  // more fields
+    int64_t hidden = 6;
   };
 
   RecurrentNet(Recurrence::Kind kind, Device* device, DataType type, Options options,
@@ -96,7 +97,7 @@ class RecurrentNet {
     formulas.steps = steps;
     formulas.items = items;
     formulas.inputs = 5;
-    formulas.hidden = 6;
+    formulas.hidden = options.hidden;
     formulas.static_inputs = options.has_static ? 2 : 0;
     net = MakeNet(Text(type), device, options.phase);
     FillInputs(net.get(), 5);

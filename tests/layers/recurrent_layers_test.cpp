@@ -1,4 +1,5 @@
 // LSTM, RNN and GRU: values by the formulas, gradients by differences, in nets.
+#include <algorithm>
 #include <sstream>
 
 #include "caffe/device/runtime.hpp"
@@ -7,6 +8,7 @@
 #include "layers/recurrence.hpp"
 #include "support/devices.hpp"
 #include "support/recording.hpp"
+#include "support/scoped_variable.hpp"
 #include "support/text.hpp"
 
 namespace caffe {
@@ -118,6 +120,55 @@ TEST_P(RecurrentLayersTest, Gradients) {
   }
 }
 
+// The states after each of three passes, and all gradients.
+std::vector<Numbers> ResultsOf(RecurrentNet* one) {
+  std::vector<Numbers> results;
+  for (int pass = 0; pass < 3; ++pass) {
+    one->net->Forward();
+    one->net->ClearParamDiffs();
+    one->net->Backward();
+    for (const char* name : {"y", "hT", "cT"}) {
+      if (one->net->has_blob(name)) results.push_back(Values(*one->net, name));
+    }
+    for (const auto& blob : one->layer().blobs()) results.push_back(blob->DiffAsDouble());
+    for (const char* name : {"x", "fixed", "h0", "c0"}) {
+      if (one->net->has_blob(name)) results.push_back(one->net->BlobByName(name)->DiffAsDouble());
+    }
+  }
+  return results;
+}
+
+// All steps in one launch, as the steps one by one; also where a device prefers another way.
+TEST_P(RecurrentLayersTest, StepsAtOnce) {
+  const auto [device, type] = GetParam();
+  if (device->host_accessible()) GTEST_SKIP() << "the CPU computes step by step";
+  for (const bool exposes : {false, true}) {
+    for (const int64_t items : {3, 20}) {
+      SCOPED_TRACE(testing::Message() << exposes << items);
+      // The second one in phase TEST, in which a forward keeps nothing for the gradients.
+      Options options{true, exposes, items == 20 ? 1 : 0, "force_backward: true"};
+      options.hidden = 16;
+      std::vector<std::vector<Numbers>> results;
+      for (const char* library : {"lstm=products", "lstm=generated", "lstm=generated"}) {
+        const ScopedVariable choice("CAFFE_LIBRARY", library);
+        RecurrentNet one(Recurrence::kLSTM, device, type, options, 5, items);
+        const bool joined = results.size() > 0;
+        const std::vector<StepInfo> steps = one.net->Steps();
+        EXPECT_EQ(std::any_of(steps.begin(), steps.end(),
+                              [](const auto& s) { return s.layer_types[0] == "LSTMSteps"; }),
+                  joined);
+        results.push_back(ResultsOf(&one));
+      }
+      ASSERT_EQ(results[0].size(), results[1].size());
+      for (size_t i = 0; i < results[0].size(); ++i) {
+        ExpectNear(results[1][i], results[0][i], 8 * Tolerance(type),
+                   "result " + std::to_string(i));
+      }
+      EXPECT_EQ(results[1], results[2]) << "two runs give the same bits";
+    }
+  }
+}
+
 TEST(RecurrentTest, BlobsAreThoseOfBvlc) {
   const auto shapes = [](Recurrence::Kind kind, bool has_static) {
     RecurrentNet one(kind, Cpu(), kFloat, {has_static});
@@ -182,6 +233,55 @@ TEST(RecurrentTest, TheStateMovesWithTheNet) {
     one.net->SetDevice(device);
     one.net->Forward();
     ExpectNear(Values(*one.net, "y"), one.Expected(), 4 * Tolerance(kFloat), "y");
+  }
+}
+
+// A net whose steps are one layer goes to a device that computes them one by one, and back.
+TEST(RecurrentTest, StepsAtOnceMoveWithTheNet) {
+  const ScopedVariable choice("CAFFE_LIBRARY", "lstm=generated");
+  for (Device* device : TestDevices()) {
+    RecurrentNet one(Recurrence::kLSTM, device, kFloat, {false, false, 0});
+    RecurrentNet exact(Recurrence::kLSTM, Cpu(), kDouble, {false, false, 0});
+    for (Device* place : {device, Cpu(), device}) {
+      one.net->SetDevice(place);
+      for (RecurrentNet* net : {&one, &exact}) {
+        net->net->Forward();
+        net->net->ClearParamDiffs();
+        net->net->Backward();
+      }
+      ExpectNear(Values(*one.net, "y"), one.Expected(), 4 * Tolerance(kFloat), "y");
+      for (size_t i = 0; i < one.layer().blobs().size(); ++i) {
+        ExpectNear(one.layer().blobs()[i]->DiffAsDouble(), exact.layer().blobs()[i]->DiffAsDouble(),
+                   8 * Tolerance(kFloat), "gradient");
+      }
+    }
+  }
+}
+
+TEST(RecurrentTest, StepsAtOnceOfOtherNumbersOfSequences) {
+  for (Device* device : TestDevices()) {
+    std::vector<std::vector<Numbers>> results;
+    for (const char* library : {"lstm=generated", "lstm=products"}) {
+      const ScopedVariable choice("CAFFE_LIBRARY", library);
+      RecurrentNet one(Recurrence::kLSTM, device, kFloat, {false, false, 0});
+      Net& net = *one.net;
+      results.emplace_back();
+      for (const int64_t items : {2, 40, 0, 3}) {
+        net.BlobByName("x")->Reshape({4, items, 5});
+        net.BlobByName("cont")->Reshape({4, items});
+        net.BlobByName("target")->Reshape({4, items, 6});
+        FillInputs(&net, 5);
+        net.BlobByName("cont")->SetData(Numbers(4 * items, 1));
+        net.Forward();
+        net.ClearParamDiffs();
+        net.Backward();
+        results.back().push_back(Values(net, "y"));
+        results.back().push_back(one.layer().blobs()[2]->DiffAsDouble());
+      }
+    }
+    for (size_t i = 0; i < results[0].size(); ++i) {
+      ExpectNear(results[0][i], results[1][i], 8 * Tolerance(kFloat), std::to_string(i));
+    }
   }
 }
 

@@ -14,6 +14,7 @@
 #include "caffe/library/chain.hpp"
 #include "caffe/library/epilogue_pass.hpp"
 #include "caffe/library/generated/float_product.hpp"
+#include "caffe/library/generated/lstm_steps.hpp"
 #include "caffe/library/generated/vector_product.hpp"
 #include "caffe/library/libraries.hpp"
 #include "support/epilogues.hpp"
@@ -318,6 +319,23 @@ std::vector<ProgramText> OperatorTexts(const std::string& backend, const std::st
         p.channels = p.plain_channels = channels;
         const std::vector<int> patches = FloatProduct::PatchTilings(p);
         if (!patches.empty()) FloatProduct(&device, p, patches[channels == 24 ? 0 : 1]);
+      }
+    }
+  }
+  if (path == "neuron/lstm_steps" || path == "neuron/lstm_steps_backward") {
+    for (const DataType type : FloatTypes()) {
+      LstmDescriptor d;
+      d.steps = 3;
+      d.items = 20;
+      d.type = type;
+      d.trains = true;
+      d.hidden = 200;
+      LstmSteps(&device, d);
+      if (!device.info().matrix || type == kDouble) continue;
+      // With whole and with divided parts of the depth for each warp.
+      for (const int64_t hidden : {200, 512}) {
+        d.hidden = hidden;
+        for (const int64_t rows : {16, 32}) LstmSteps(&device, d, {true, 8, rows, hidden / 8, 1});
       }
     }
   }

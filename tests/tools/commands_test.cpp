@@ -645,6 +645,7 @@ TEST_F(CommandsTest, SelfTestCoversEveryLayer) {
       {"StoredState", "is a part of LSTM, RNN and GRU"},
       {"GroupedConvolution", "is a part of MOE"},
       {"GroupedInnerProduct", "is a part of MOE"},
+      {"LSTMSteps", "is a part of LSTM"},
       {"LSTMUnit", "is a part of LSTM"},
       {"GRUUnit", "is a part of GRU"},
       {"Flatten", "shares its bottom"},

@@ -56,21 +56,24 @@ void AddVisionFamilies(std::vector<Family>* all) {
 }
 
 // Item t of the first axis is step t of the sequences. cont has numbers between 0 and 1. The
-// weights of RNN are constant: those of a type would depend on the casts in its net.
+// weights of RNN are constant: those of a type would depend on the casts in its net. So are those
+// of an LSTM with 8 units, whose steps are one layer on some devices.
 void AddRecurrentFamilies(std::vector<Family>* all) {
   const std::string cont =
       "layer { name: 'cont' type: 'DummyData' top: 'cont' dummy_data_param { shape { dim: 3 dim: 4 "
       "} "
       "data_filler { type: 'uniform' min: 0 max: 1 } } } ";
   const std::string constant = "weight_filler { type: 'constant' value: 0.03 }";
-  const auto add = [&](const char* type, const std::string& weights) {
-    all->push_back({type, kImages,
-                    cont + Layer(type, "recurrent_param { num_output: 6 " + weights + " }",
-                                 "bottom: 'x' bottom: 'cont'")});
+  const auto add = [&](const char* name, const char* type, int units, const std::string& weights) {
+    all->push_back(
+        {name, kImages,
+         cont + Layer(type, Concat("recurrent_param { num_output: ", units, " ", weights, " }"),
+                      "bottom: 'x' bottom: 'cont'")});
   };
-  add("LSTM", kWeights);
-  add("RNN", constant);
-  add("GRU", kWeights);
+  add("LSTM", "LSTM", 6, kWeights);
+  add("LSTM, 8 units", "LSTM", 8, constant);
+  add("RNN", "RNN", 6, constant);
+  add("GRU", "GRU", 6, kWeights);
 }
 
 // A mixture of experts. `gate` are the layers that compute the blob `score` from the items `in` of

@@ -75,6 +75,13 @@ int64_t LossBase::TermLength(int64_t count) {
   return std::max<int64_t>(64, static_cast<int64_t>(std::sqrt(static_cast<double>(count))));
 }
 
+int64_t LossBase::GroupTermLength(int64_t count) {
+  // One item adds the terms up: a few of them, and more if they become long.
+  constexpr int64_t kFewTerms = 64, kMostTerms = 512, kShort = 2048, kLong = 1 << 16;
+  const auto length = [&](int64_t terms) { return (count + terms - 1) / terms; };
+  return std::clamp(length(kFewTerms), kShort, std::max(kLong, length(kMostTerms)));
+}
+
 void LossBase::SetLabels(int64_t classes, int64_t inner, bool ignores) {
   labels_ = ClassLabels{Where(), classes, inner, ignores ? "loss_param" : ""};
 }

@@ -41,6 +41,8 @@ class LossBase : public LayerBase, public HasClassScores {
   // The number of elements per term if all `count` elements have equal weights: about the number of
   // terms.
   static int64_t TermLength(int64_t count);
+  // The same for kernels whose work groups compute a term each.
+  static int64_t GroupTermLength(int64_t count);
   // For losses with class labels, in Reshape. Their kernels mark terms with class_of and
   // class_weight (kernels/types/i32.h).
   void SetLabels(int64_t classes, int64_t inner, bool ignores);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "caffe/layer/has_pseudo_weights.hpp"
 #include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/weighted_op.hpp"
@@ -23,7 +24,7 @@ namespace caffe {
 // devices, in phase TEST, one operator computes all groups, if a library has one; otherwise the
 // rows are computed in parts (WeightedParts). A single group has all
 // rows.
-class WeightedLayer : public LayerBase {
+class WeightedLayer : public LayerBase, public HasPseudoWeights {
  public:
   using LayerBase::LayerBase;
   void PrepareParameters() override;
@@ -34,10 +35,7 @@ class WeightedLayer : public LayerBase {
   std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                  const BlobVec& top) override;
 
-  // For float kinds: the layer computes with the values that the weights have as codes of this
-  // type; the gradients of these are those of the weights. Makes the operators again. Without a
-  // type, with the weights themselves.
-  void set_pseudo_weights(std::optional<DataType> type);
+  void set_pseudo_weights(std::optional<DataType> type) override;
 
   // For float kinds: uses the operators and the copies of weights of `other`, which has the same
   // parameters and is set up, reshaped and prepared before this layer, as long as both have bottoms

@@ -31,20 +31,32 @@ using EuclideanLossLayer = Layer<Dtype, MItype, MOtype, EuclideanLoss>;
 void EuclideanLoss::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   LossBase::LayerSetUp(bottom, top);
   WarnOfUnusedNormalization();
-  forward_ = MakeKernel("loss/euclidean", "euclidean_forward");
+  forward_ = device()->has_groups()
+                 ? MakeGroupKernel("loss/euclidean_groups", "euclidean_forward_groups")
+                 : MakeKernel("loss/euclidean", "euclidean_forward");
   backward_ = MakeKernel("loss/euclidean", "euclidean_backward");
 }
 
 void EuclideanLoss::Reshape(const BlobVec& bottom, const BlobVec& top) {
   LossBase::Reshape(bottom, top);
   CheckEqualCounts(bottom);
-  part_ = TermLength(bottom[0]->count());
-  sum_.Reshape((bottom[0]->count() + part_ - 1) / part_);
+  const int64_t count = bottom[0]->count();
+  part_ = forward_->group() > 0 ? GroupTermLength(count) : TermLength(count);
+  sum_.Reshape((count + part_ - 1) / part_);
 }
 
 void EuclideanLoss::Forward(const BlobVec& bottom, const BlobVec& top) {
-  forward_->Launch(sum_.count(), {sum_.count(), part_, bottom[0]->count(), bottom[0]->Data(),
-                                  bottom[1]->Data(), sum_.terms().MutableData()});
+  const KernelArguments arguments{sum_.count(),       part_,
+                                  bottom[0]->count(), bottom[0]->Data(),
+                                  bottom[1]->Data(),  sum_.terms().MutableData()};
+  if (forward_->group() == 0) {
+    forward_->Launch(sum_.count(), arguments);
+  } else if (sum_.count() > 0) {
+    LaunchGroups groups;
+    groups.groups[0] = sum_.count();
+    groups.local[0] = forward_->group();
+    forward_->LaunchInGroups(groups, arguments);
+  }
   Finish(2 * ItemDivisor(bottom[0]->shape(0)), top[0]);
 }
 

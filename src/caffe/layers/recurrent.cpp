@@ -66,7 +66,7 @@ LayerTraits Recurrent::Traits(int states) {
 }
 
 void Recurrent::AppendParameters(std::vector<SubNet::Parameter>* parameters) const {
-  parameters->push_back({"transform_1", 0});
+  parameters->push_back({joins_steps() ? "steps" : "transform_1", 0});
 }
 
 int64_t Recurrent::hidden() const { return layer_param().recurrent_param().num_output(); }
@@ -91,6 +91,7 @@ SubNet Recurrent::Expand(const BlobVec& bottom, int tops) {
               bottom[0]->shape_string(), "; at most ", kMostSteps,
               " are supported, because each becomes layers of its own");
   CheckShapes(bottom);
+  joins_steps_ = JoinsSteps(bottom);
   SubNet sub;
   sub.inputs = {"x", "cont"};
   if (inputs == 3) sub.inputs.push_back("x_static");
@@ -106,8 +107,9 @@ SubNet Recurrent::Expand(const BlobVec& bottom, int tops) {
   }
   AddInput(&net, inputs == 3, steps_);
   for (LayerParameter& layer : *sub.net->mutable_layer()) layer.set_recompute(false);
+  if (joins_steps_) AddAllSteps(&net);
   const auto every = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(steps_))));
-  for (int64_t t = 1; t <= steps_; ++t) {
+  for (int64_t t = 1; t <= steps_ && !joins_steps_; ++t) {
     AddStep(&net, t);
     if (t % every == 0) sub.net->mutable_layer(sub.net->layer_size() - 1)->set_recompute(false);
   }
@@ -130,24 +132,27 @@ void Recurrent::AddInput(Builder* net, bool has_static, int64_t steps) const {
         ->mutable_bias_param()
         ->set_axis(1);
   }
+  if (joins_steps_) return;
   net->Steps("x_gates", steps);
   net->Steps("cont", steps, ConvertsCont() ? types().compute.name() : "");
 }
 
 void Recurrent::AddStates(Builder* net, const std::vector<std::string>& names, int64_t steps,
                           SubNet* sub) const {
-  std::vector<std::string> all;
-  for (int64_t t = 1; t <= steps; ++t) all.push_back(Concat("h_", t));
-  net->Add("Concat", "h_concat", all, {"h"})->mutable_concat_param()->set_axis(0);
+  if (!joins_steps_) {
+    std::vector<std::string> all;
+    for (int64_t t = 1; t <= steps; ++t) all.push_back(Concat("h_", t));
+    net->Add("Concat", "h_concat", all, {"h"})->mutable_concat_param()->set_axis(0);
+  }
   sub->outputs = {AddOutput(net)};
   for (const std::string& name : names) {
-    const std::string last = Concat(name, "_", steps);
+    const std::string last = joins_steps_ ? name + "_last" : Concat(name, "_", steps);
     if (!exposes_hidden()) {
       net->Add("StoredState", name + "_store", {last}, {});
       continue;
     }
     // The top is a copy: with one step, h would be the same memory.
-    net->Add("Power", name + "_last", {last}, {name + "_last"});
+    if (!joins_steps_) net->Add("Power", name + "_last", {last}, {name + "_last"});
     sub->outputs.push_back(name + "_last");
   }
 }

@@ -8,7 +8,8 @@
 namespace caffe {
 
 // Layers that are computed step by step along axis 0 of bottom 0, the time: the base of LSTM, RNN
-// and GRU. The net of such a layer has its layers once for each of the T time steps.
+// and GRU. The net of such a layer has its layers once for each of the T time steps, or one layer
+// that computes all steps.
 // bottoms: x [T, N, …]; cont [T, N], 0 where a sequence begins and 1 where it continues; optionally
 //   static input [N, …], the same in all steps; with expose_hidden the first states [1, N, H] of
 //   StateNames().
@@ -59,19 +60,24 @@ class Recurrent : public CompositeLayer {
     std::string weights, bias, static_weights;
   };
   virtual InputProduct InputOfGates() const = 0;
+  // Whether one layer computes all steps of such bottoms: AddAllSteps then replaces AddStep. It
+  // reads x_gates, cont and the states <name>_0, and writes h and the states <name>_last.
+  virtual bool JoinsSteps(const BlobVec& bottom) const { return false; }
+  virtual void AddAllSteps(Builder* net) const {}
   // Adds the layers of step t, from 1 on. They read x_gates_<t>, cont_<t> and the states of step
   // t - 1, <name>_<t - 1>, and write those of step t.
   virtual void AddStep(Builder* net, int64_t t) const = 0;
   // Adds what follows h [T, N, H]; returns the blob of the first top.
   virtual std::string AddOutput(Builder*) const { return "h"; }
   // The remaining parameters, after those of the input product: by default that of the product
-  // "transform" with the state before.
+  // "transform" with the state before, or of the layer "steps" of AddAllSteps.
   virtual void AppendParameters(std::vector<SubNet::Parameter>* parameters) const;
   // cont is read in the type of the layer, not in float.
   virtual bool ConvertsCont() const { return false; }
 
   int64_t hidden() const;
   bool exposes_hidden() const;
+  bool joins_steps() const { return joins_steps_; }
 
  private:
   void AddInput(Builder* net, bool has_static, int64_t steps) const;
@@ -79,6 +85,7 @@ class Recurrent : public CompositeLayer {
                  SubNet* sub) const;
 
   int64_t steps_ = 0;
+  bool joins_steps_ = false;
 };
 
 }  // namespace caffe

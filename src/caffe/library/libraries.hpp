@@ -7,6 +7,7 @@
 
 #include "caffe/library/convolution.hpp"
 #include "caffe/library/gemm.hpp"
+#include "caffe/library/lstm.hpp"
 #include "caffe/library/pooling.hpp"
 #include "caffe/library/table.hpp"
 
@@ -17,6 +18,7 @@ struct HostGemms;
 using GemmLibrary = Library<GemmDescriptor, GemmOp>;
 using ConvLibrary = Library<ConvDescriptor, ConvOp>;
 using PoolLibrary = Library<PoolDescriptor, PoolOp>;
+using LstmLibrary = Library<LstmDescriptor, LstmOp>;
 
 // Adds a row to the front of its table. A library for products also computes convolutions on
 // devices, on columns of images. Must not be called while operators are made.
@@ -107,5 +109,9 @@ PoolLibrary NativePoolingLibrary();
 // On the CPU, codes and maxima of half kinds, with channels last.
 PoolLibrary NativeChannelsLastPoolingLibrary();
 PoolLibrary GeneratedPoolingLibrary();
+
+// LSTM: all steps in one launch, on devices; a product and a kernel for each step, everywhere.
+LstmLibrary LstmStepsLibrary();
+LstmLibrary LstmProductsLibrary();
 
 }  // namespace caffe

@@ -95,10 +95,12 @@ struct Tables {
        ByColumns(ClBlastHalfLibrary(), &AllProducts), DeviceQuantizedConvolutionLibrary()}};
   Table<PoolDescriptor, PoolOp> pool{
       {NativeChannelsLastPoolingLibrary(), NativePoolingLibrary(), GeneratedPoolingLibrary()}};
+  Table<LstmDescriptor, LstmOp> lstm{{LstmStepsLibrary(), LstmProductsLibrary()}};
 
   const auto& Of(const GemmDescriptor&) const { return gemm; }
   const auto& Of(const ConvDescriptor&) const { return conv; }
   const auto& Of(const PoolDescriptor&) const { return pool; }
+  const auto& Of(const LstmDescriptor&) const { return lstm; }
   static Tables& Get() {
     static auto* const tables = new Tables;
     return *tables;
@@ -126,6 +128,7 @@ bool IsWrapper(const std::string& name) {
 const char* Operation(const GemmDescriptor&) { return "gemm"; }
 const char* Operation(const ConvDescriptor&) { return "conv"; }
 const char* Operation(const PoolDescriptor&) { return "pool"; }
+const char* Operation(const LstmDescriptor&) { return "lstm"; }
 
 // "gemm=generated,conv=native" -> the name for `operation`; empty if there is none.
 std::string Setting(const std::string& operation) {
@@ -143,9 +146,11 @@ std::string Setting(const std::string& operation) {
                        : key == "conv"
                            ? tables.conv.Has(name) || IsWrapper(name) || name == kMeasured
                        : key == "pool" ? tables.pool.Has(name)
+                       : key == "lstm" ? tables.lstm.Has(name)
                                        : false;
-    CAFFE_CHECK(key == "gemm" || key == "conv" || key == "pool", "CAFFE_LIBRARY=", setting,
-                ": unknown operation ", key, "; the operations are gemm, conv and pool");
+    CAFFE_CHECK(key == "gemm" || key == "conv" || key == "pool" || key == "lstm",
+                "CAFFE_LIBRARY=", setting, ": unknown operation ", key,
+                "; the operations are gemm, conv, pool and lstm");
     CAFFE_CHECK(known, "CAFFE_LIBRARY=", setting, ": no library for ", key, " is called ", name);
     if (key == operation && found.empty()) found = name;
   }
@@ -412,6 +417,10 @@ std::unique_ptr<PoolOp> Multiplexer::Pooling(Device* device, const PoolDescripto
   return Make(device, descriptor);
 }
 
+std::unique_ptr<LstmOp> Multiplexer::Lstm(Device* device, const LstmDescriptor& descriptor) {
+  return Candidates(device, descriptor, First(descriptor))[0].make(device, descriptor);
+}
+
 std::vector<std::string> Multiplexer::GemmLibraries(Device* device,
                                                     const GemmDescriptor& descriptor) {
   return Names(device, descriptor);
@@ -424,6 +433,11 @@ std::vector<std::string> Multiplexer::ConvolutionLibraries(Device* device,
 
 std::vector<std::string> Multiplexer::PoolingLibraries(Device* device,
                                                        const PoolDescriptor& descriptor) {
+  return Names(device, descriptor);
+}
+
+std::vector<std::string> Multiplexer::LstmLibraries(Device* device,
+                                                    const LstmDescriptor& descriptor) {
   return Names(device, descriptor);
 }
 
@@ -446,6 +460,11 @@ std::unique_ptr<ConvOp> Multiplexer::ConvolutionBy(const std::string& library, D
 
 std::unique_ptr<PoolOp> Multiplexer::PoolingBy(const std::string& library, Device* device,
                                                const PoolDescriptor& descriptor) {
+  return MakeBy(library, device, descriptor);
+}
+
+std::unique_ptr<LstmOp> Multiplexer::LstmBy(const std::string& library, Device* device,
+                                            const LstmDescriptor& descriptor) {
   return MakeBy(library, device, descriptor);
 }
 

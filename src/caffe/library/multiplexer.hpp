@@ -6,6 +6,7 @@
 
 #include "caffe/library/convolution.hpp"
 #include "caffe/library/gemm.hpp"
+#include "caffe/library/lstm.hpp"
 #include "caffe/library/pooling.hpp"
 
 namespace caffe {
@@ -22,6 +23,7 @@ class Multiplexer {
   static std::unique_ptr<GemmOp> Gemm(Device* device, const GemmDescriptor& descriptor);
   static std::unique_ptr<ConvOp> Convolution(Device* device, const ConvDescriptor& descriptor);
   static std::unique_ptr<PoolOp> Pooling(Device* device, const PoolDescriptor& descriptor);
+  static std::unique_ptr<LstmOp> Lstm(Device* device, const LstmDescriptor& descriptor);
 
   // The layout in which the preferred library computes the descriptor fastest: x and y have it, and
   // the descriptor's own layouts do not matter. Conversions of x and y do not count.
@@ -42,6 +44,7 @@ class Multiplexer {
                                                        const ConvDescriptor& descriptor);
   static std::vector<std::string> PoolingLibraries(Device* device,
                                                    const PoolDescriptor& descriptor);
+  static std::vector<std::string> LstmLibraries(Device* device, const LstmDescriptor& descriptor);
   // The same by a library of this name alone; throws if it is not there or does not support it.
   static std::unique_ptr<GemmOp> GemmBy(const std::string& library, Device* device,
                                         const GemmDescriptor& descriptor);
@@ -49,6 +52,8 @@ class Multiplexer {
                                                const ConvDescriptor& descriptor);
   static std::unique_ptr<PoolOp> PoolingBy(const std::string& library, Device* device,
                                            const PoolDescriptor& descriptor);
+  static std::unique_ptr<LstmOp> LstmBy(const std::string& library, Device* device,
+                                        const LstmDescriptor& descriptor);
 };
 
 }  // namespace caffe

@@ -6,8 +6,8 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/io/unknown_names.hpp"
+#include "caffe/layer/has_pseudo_weights.hpp"
 #include "caffe/layer/layer_facts.hpp"
-#include "caffe/layer/weighted_layer.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 
 namespace caffe {
@@ -86,7 +86,7 @@ bool NetRanges::SetPseudoType(const std::string& quantizer, DataType type) {
 bool NetRanges::SetWeights() {
   bool changed = false;
   for (int n = 0; n <= wiring_.last_node(); ++n) {
-    auto* weighted = dynamic_cast<WeightedLayer*>(wiring_.nodes[n].layer.get());
+    auto* weighted = dynamic_cast<HasPseudoWeights*>(wiring_.nodes[n].layer.get());
     if (!weighted) continue;
     const std::string name = wiring_.WeightsRange(wiring_.nodes[n]);
     std::optional<DataType> type;
