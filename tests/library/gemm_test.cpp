@@ -6,6 +6,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/cpu/cpu_device.hpp"
+#include "caffe/library/fallback.hpp"
 #include "caffe/library/multiplexer.hpp"
 #include "caffe/library/native/row_steps.hpp"
 #include "caffe/library/tuning.hpp"
@@ -170,7 +171,13 @@ TEST(GemmTest, OperandsBehindTheStartOfABuffer) {
             const auto at = [before](DevicePtr start, DataType type) {
               return start + before * static_cast<int64_t>(type.bytes());
             };
-            test::Run(*op, device, {at(da, d.in), at(db, d.in), at(dc, d.out), {}, 1, 1});
+            try {
+              test::Run(*op, device, {at(da, d.in), at(db, d.in), at(dc, d.out), {}, 1, 1});
+            } catch (const LibraryRefusal&) {  // then the next library computes it
+              EXPECT_EQ(library, "matrix");
+              EXPECT_GT(before, 0);
+              continue;
+            }
             const std::string name = device->info().id + " " + library + " " + d.name();
             test::ExpectNear(dc.Read(), shifted(expected), test::Tolerance(device, library, d.out),
                              name);

@@ -13,6 +13,7 @@
 #include "caffe/device/program_builder.hpp"
 #include "caffe/library/chain.hpp"
 #include "caffe/library/epilogue_pass.hpp"
+#include "caffe/library/generated/float_gradient.hpp"
 #include "caffe/library/generated/float_product.hpp"
 #include "caffe/library/generated/lstm_steps.hpp"
 #include "caffe/library/generated/vector_product.hpp"
@@ -319,6 +320,19 @@ std::vector<ProgramText> OperatorTexts(const std::string& backend, const std::st
         p.channels = p.plain_channels = channels;
         const std::vector<int> patches = FloatProduct::PatchTilings(p);
         if (!patches.empty()) FloatProduct(&device, p, patches[channels == 24 ? 0 : 1]);
+      }
+    }
+  }
+  if (path == "conv/matrix_gradient") {
+    for (const DataType type : {kFloat, kHalf, kBfloat16}) {
+      MatrixProduct::Problem p;
+      p.type = type;
+      p.out_channels = p.y_row = 40;
+      const std::vector<int> tilings = FloatGradient::Tilings(&device, p);
+      for (size_t k = type == kBfloat16 ? 2 : 0; k < tilings.size(); ++k) {
+        p.channels = p.plain_channels = k == 0 ? 64 : k == 1 ? 12 : 6;
+        p.window.kernel[0] = p.window.kernel[1] = k % 2 == 0 ? 1 : 3;
+        FloatGradient(&device, p, tilings[k], 1 + static_cast<int64_t>(k) / 2);
       }
     }
   }

@@ -41,6 +41,12 @@ const std::vector<Exception>& Exceptions() {
        {"blas/vector_matrix", "conv/depthwise_last", "conv/matrix_convolution", "conv/pack_matrix",
         "norm/lrn_channels_last", "norm/lrn_codes lrn_codes_channels", "pool/max_codes",
         "quant/window_columns", "quant/windows"}},
+      {"matrix units; one LSTM in one launch needs them, too",
+       [](const Device& device) { return !device.info().matrix; },
+       {"neuron/lstm_steps", "neuron/lstm_steps_backward"}},
+      {"matrix units, where no library of a vendor computes gradients",
+       [](const Device& device) { return !device.info().matrix || OnCuda(device); },
+       {"conv/matrix_gradient"}},
       // The only library with gradients that asks for channels last.
       {"cuDNN",
        [](const Device& device) { return !OnCuda(device); },

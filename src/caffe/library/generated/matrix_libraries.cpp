@@ -400,7 +400,7 @@ template <class Product> class MatrixGemmOp final : public GemmOp {
   MatrixGemmOp(Device* device, const GemmDescriptor& d)
       : GemmOp(d),
         product_(device, ProblemOf(d)),
-        packs_(!d.quantized() && d.weights() == GemmDescriptor::Weights::kNone &&
+        packs_(!d.quantized() && d.weights() != GemmDescriptor::Weights::kB &&
                product_.packed_bytes() > 0) {}
   const char* library() const override { return "matrix"; }
   int64_t prepared_bytes() const override { return packs_ ? 0 : product_.packed_bytes(); }
