@@ -10,7 +10,7 @@ import re
 import sys
 
 # The code that rewrites files of other versions, and a list of nets to run.
-_HOMES = ('src/caffe/io/', 'tools/commands/self_test.cpp')
+_HOMES = ('src/caffe/io/', 'tools/commands/self_test')
 # Passes name the layers that they add.
 _ADDED = re.compile(r'set_type\(\s*"\w+"\s*\)')
 # Layers name those of their nets, their grouped form, and the layer that they are a case of.

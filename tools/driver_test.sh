@@ -2,7 +2,8 @@
 # driver_test.sh DRIVER [FOLDER]: everything that a driver of OpenCL has to pass, on its first
 # device: `device_query`, the self-test in every type with a report, nets, training, mixtures and
 # recurrent layers beside the CPU, a second start that compiles nothing, and the C++ tests of
-# products, which run on the first device of all drivers. The build must be there (tools/build.sh). Logs and report.json lie in FOLDER (default: build/drivers/DRIVER).
+# products, which run on the first device of all drivers. The build must be there (tools/build.sh).
+# Logs and report.json lie in FOLDER (default: build/drivers/DRIVER).
 # DRIVER:
 #   pocl         the first device of the installed PoCL
 #   intel        Intel's runtime for processors, from PyPI, in build/drivers/intel-runtime

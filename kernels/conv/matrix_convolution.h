@@ -18,9 +18,9 @@
 // position is copied once, see dialect/window_patch.h); POINTWISE (1: rows of x are rows of y's),
 // WHOLE_CHUNKS (1: vectors of x have 16 bytes and pass by the first cache), BIAS and RESIDUAL (1:
 // there is one), ROW_GROUPS (0, or the number of experts: rows are ordered by expert, and each has
-// weights, a bias and slopes for `channels` channels), SPREAD (1: of x only positions at multiples of
-// spread_h and spread_w are in memory, the others are 0), SPLIT (1: `parts` work groups, the second
-// index, divide the depth of a tile, see dialect/tile_parts.h).
+// weights, a bias and slopes for `channels` channels), SPREAD (1: only positions of x at multiples
+// of spread_h and spread_w are in memory, the others are 0), SPLIT (1: `parts` work groups, the
+// second index, divide the depth of a tile, see dialect/tile_parts.h).
 
 KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
        ARG(i32, out_height), ARG(i32, out_width), ARG(i32, kernel_w), ARG(i32, stride_h),

@@ -13,9 +13,9 @@ KERNEL(pack_weights, ARG(i64, out), ARG(i32, packed), ARG(i32, channels), ARG(i3
   }
 }
 
-// The same for gradients: y [in, packed] from x [out, group_in, kernel_h, kernel_w]. Element e = (h
-// kernel_w + w) group_out + o of a row is the weight of output o of the row's group, whose window is
-// turned by 180 degrees.
+// The same for gradients: y [in, packed] from x [out, group_in, kernel_h, kernel_w]. Element e =
+// (h kernel_w + w) group_out + o of a row is the weight of output o of the row's group, whose
+// window is turned by 180 degrees.
 KERNEL(pack_transposed, ARG(i64, in), ARG(i32, packed), ARG(i32, group_in), ARG(i32, group_out),
        ARG(i32, kernel_h), ARG(i32, kernel_w), IN(MItype, x), OUT(MItype, y)) {
   FOR_EACH_ROW(i, in, e, packed) {

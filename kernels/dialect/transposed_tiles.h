@@ -1,5 +1,5 @@
-// Tiles of operands in local memory whose rows are terms of sums: element [k][i] belongs to row i of
-// A, or to column i of B. A step has TERMS terms, TILE_K bytes of each row or column. Rows of
+// Tiles of operands in local memory whose rows are terms of sums: element [k][i] belongs to row i
+// of A, or to column i of B. A step has TERMS terms, TILE_K bytes of each row or column. Rows of
 // `columns` elements lie in chunks of 16 bytes, of which 8 neighbouring rows have the same one in 8
 // different places modulo 128 bytes, so that they are read at once. Comes after
 // dialect/matrix_floats.h and dialect/matrix_tiles.h.
@@ -9,15 +9,14 @@
 #define TERM_ELEMENT(columns, k, i)                                                  \
   (TERM_AT(columns, k, (i) * ELEMENT_BYTES >> 4) + ((i) * ELEMENT_BYTES & 15))
 #if MATRIX_UNITS && ELEMENT_BYTES == 2
-// Matrices of 8 x 8 elements of 16 bits, transposed: terms from k on, rows or columns from i on.
-// `second` is the distance of the second matrix in i, `third` that of the third one; the others
-// follow in k.
+// Four matrices of 8 x 8 elements of 16 bits, transposed; `at` is a row of one of them.
 DEVICE_FN void load_transposed(u32* f, LOCAL_PTR const u8* at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3])
                : "r"(local_address(at)));
 }
-// Of A, 16 rows and 16 terms; of B, 16 columns and 16 terms.
+// 16 terms from k on of 16 rows of A, or 16 columns of B, from i on, in the order of
+// multiply_parts.
 #define LOAD_TERMS_A(f, tile, k, i)                                                          \
   load_transposed(f, (tile) + TERM_AT(TILE_M, (k) + (lane >> 4) * 8 + (lane & 7),            \
                                       ((i) >> 3) + (lane >> 3 & 1)))
@@ -25,7 +24,7 @@ DEVICE_FN void load_transposed(u32* f, LOCAL_PTR const u8* at) {
   load_transposed(f, (tile) + TERM_AT(TILE_N, (k) + (lane >> 3 & 1) * 8 + (lane & 7),        \
                                       ((i) >> 3) + (lane >> 4)))
 #elif MATRIX_UNITS
-// The same of 8 terms.
+// The same with 8 terms.
 #define LOCAL_WORD(tile, columns, k, i) \
   (*(LOCAL_PTR const u32*)((tile) + TERM_ELEMENT(columns, k, i)))
 #define LOAD_TERMS_A(f, tile, k, i)                                                          \

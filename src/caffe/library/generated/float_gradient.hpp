@@ -16,7 +16,7 @@ class FloatGradient {
   using Tile = MatrixProduct::Tile;
 
   // Whether positions of x and of y are whole words, and all indices fit into those of the kernel.
-  // Of the problem, that of the forward pass, type, batch, window, channels, group and fold count.
+  // A problem is that of the forward pass; its epilogue and the type of y have no effect.
   static bool Computes(const Problem& problem);
   // The ways of dividing the result that the device has.
   static std::vector<int> Tilings(Device* device, const Problem& problem);

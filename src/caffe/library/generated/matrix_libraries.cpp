@@ -205,7 +205,7 @@ template <class Product> class MatrixConvOp : public ConvOp {
     const DevicePtr behind = a.workspace ? a.workspace + FoldedBytes() : a.workspace;
     Compute(&product_, fold_ ? a.workspace : a.x, a, behind);
   }
-  // What lies in the workspace behind the folded images begins at a multiple of kAlignment.
+  // The bytes of the workspace before those of the product.
   int64_t FoldedBytes() const { return fold_ ? fold_->bytes() : 0; }
 
  private:
@@ -289,7 +289,8 @@ class MatrixTrainingOp final : public MatrixConvOp<FloatProduct> {
   }
 
  private:
-  // Of the prepared weights, and of the workspace.
+  // The bytes of the prepared weights before those of the gradient of x, and of the workspace
+  // before those of the gradient of weights.
   int64_t ForwardBytes() const {
     return RoundUp(MatrixConvOp<FloatProduct>::prepared_bytes(), kAlignment);
   }
