@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "caffe/core/error.hpp"
 #include "caffe/library/generated/float_gradient.hpp"
 #include "caffe/library/libraries.hpp"
 #include "library/layout_runs.hpp"
@@ -160,12 +161,30 @@ TEST_P(FloatGradientTest, ImagesInCOrder) {
   Check(d);
 }
 
-// Sums that half cannot hold.
+// Sums that half cannot hold: those of weights, and those of x on the way to a small result.
 TEST_P(FloatGradientTest, LargeValues) {
   if (type() == kFloat) GTEST_SKIP() << "for half kinds";
-  ConvDescriptor d = Window(2, 16, {8, 8}, 16, {3, 3}, {}, {1, 1});
-  d.backward_data = false;
-  Check(d, 0x1p14);
+  Check(Window(2, 16, {8, 8}, 16, {3, 3}, {}, {1, 1}), 0x1p14);
+  const ConvDescriptor d = Window(1, 16, {1}, 32, {1});
+  const auto op = MakeMatrixConvolution(device(), d);
+  std::vector<double> w(d.weight_count(), 256), y_diff(d.out_channels);
+  for (int64_t o = 0; o < d.out_channels; ++o) y_diff[o] = o < 16 ? 1024 : o < 31 ? -1024 : -1023;
+  const Array weights(device(), type(), w), prepared(device(), kFloat, Room(op->prepared_bytes()));
+  const Array workspace(device(), kFloat, Room(op->workspace_bytes()));
+  const Array change(device(), type(), y_diff), x_diff(device(), type(), std::vector<double>(16));
+  op->Prepare(weights, prepared);
+  ConvGradients g{x_diff, weights, prepared, change};
+  g.x_diff = x_diff;
+  g.workspace = workspace;
+  op->BackwardData(g);
+  const double last = type() == kHalf ? -1023 : -1024;  // bfloat16 has 8 bits
+  EXPECT_EQ(x_diff.Read(), std::vector<double>(16, 256 * (1024 + last)));
+}
+
+// Positions that no window reads, at the edge of padding wider than a window.
+TEST_P(FloatGradientTest, PaddingOfMoreThanAWindowIsLeftToOthers) {
+  const ConvDescriptor d = Window(1, 16, {6, 6}, 16, {2, 2}, {}, {2, 1});
+  EXPECT_THROW(MakeMatrixConvolution(device(), d), Error);
 }
 
 TEST_P(FloatGradientTest, RandomWindows) {
@@ -213,8 +232,14 @@ TEST_P(FloatGradientTest, EveryTile) {
 // The products of an inner product's gradients.
 TEST_P(FloatGradientTest, Products) {
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{24, 40, 32}, {70, 16, 96}, {130, 72, 64}}) {
-    for (const bool gradient : {true, false}) {
+    using Weights = GemmDescriptor::Weights;
+    const std::pair<bool, Weights> cases[]{{true, Weights::kNone},
+                                           {false, Weights::kNone},
+                                           {false, Weights::kA},
+                                           {false, Weights::kB}};
+    for (const auto& [gradient, constant] : cases) {
       GemmDescriptor d;
+      d.constant = constant;
       d.in = type();
       d.out = gradient ? DataType(kFloat) : type();
       d.trans_a = gradient;
@@ -236,6 +261,12 @@ TEST_P(FloatGradientTest, Products) {
       GemmArguments g{x, w, y};
       g.alpha = 0.5;
       g.beta = 2;
+      const Array prepared(device(), kFloat, Room(op->prepared_bytes()));
+      EXPECT_EQ(op->prepared_bytes() > 0, constant == Weights::kB) << d.key();
+      if (op->prepared_bytes() > 0) {
+        op->Prepare(w, prepared);
+        g.prepared = prepared;
+      }
       g.workspace = workspace;
       op->Run(g);
       test::ExpectNear(y.Read(), expected, test::Tolerance(d.out), d.key());

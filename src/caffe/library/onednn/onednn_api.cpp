@@ -13,6 +13,10 @@ dnnl::prop_kind Kind(bool training) {
 
 #if DNNL_VERSION_MAJOR >= 3
 
+void AppendReLU(dnnl::post_ops* stages) {
+  stages->append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
+}
+
 ForwardPlan PlanForward(const dnnl::engine& engine, const Description& c, bool training,
                         const dnnl::primitive_attr& attributes) {
   return ForwardPlan(engine, Kind(training), kDirect, c.x, c.weights,
@@ -34,6 +38,10 @@ WeightsPlan PlanBackwardWeights(const dnnl::engine& engine, const Description& c
 }
 
 #else
+
+void AppendReLU(dnnl::post_ops* stages) {
+  stages->append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+}
 
 ForwardPlan PlanForward(const dnnl::engine& engine, const Description& c, bool training,
                         const dnnl::primitive_attr& attributes) {

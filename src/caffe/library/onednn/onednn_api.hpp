@@ -15,6 +15,9 @@ using ForwardPlan = dnnl::convolution_forward::primitive_desc;
 using DataPlan = dnnl::convolution_backward_data::primitive_desc;
 using WeightsPlan = dnnl::convolution_backward_weights::primitive_desc;
 
+// Adds ReLU to what follows a convolution.
+void AppendReLU(dnnl::post_ops* stages);
+
 // The constructors that are different in oneDNN 2 and 3. All throw dnnl::error if oneDNN has no
 // implementation.
 ForwardPlan PlanForward(const dnnl::engine& engine, const Description& c, bool training,

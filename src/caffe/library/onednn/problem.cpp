@@ -39,7 +39,7 @@ dnnl::primitive_attr ForwardAttributes(const ConvDescriptor& d, Element inner, b
   dnnl::primitive_attr attributes = Attributes();
   dnnl::post_ops stages;
   if (AddsToY(d, inner)) stages.append_sum();
-  if (relu) stages.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+  if (relu) AppendReLU(&stages);
   if (stages.len() > 0) attributes.set_post_ops(stages);
   return attributes;
 }
