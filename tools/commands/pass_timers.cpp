@@ -25,6 +25,10 @@ void PartTimer::Collect() {
   }
 }
 
+void PartTimer::Clear() {
+  for (std::vector<double>& times : times_) times.clear();
+}
+
 double PartTimer::Mean(size_t part) const {
   const std::vector<double>& times = times_[part];
   if (times.empty()) return 0;

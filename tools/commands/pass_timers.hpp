@@ -20,6 +20,8 @@ class PartTimer {
   void End(size_t part);
   // Waits for the device and takes the times of a pass. Call it after each pass.
   void Collect();
+  // Forgets all passes.
+  void Clear();
   // The mean of all passes, in milliseconds; 0 for a part that did not run.
   double Mean(size_t part) const;
   double Median(size_t part) const;

@@ -143,11 +143,14 @@ int Time(const Options& options) {
   if (options.lt || options.json) {
     LayerObserver observer(&forward_timer, &backward_timer);
     net.AddObserver(&observer);
-    for (int i = 0; i < n; ++i) {
+    // The first of these passes makes the kernels of layers that run alone.
+    for (int i = 0; i <= n; ++i) {
       net.Forward();
       if (train) net.Backward();
-      forward_timer.Collect();
-      backward_timer.Collect();
+      for (PartTimer* timer : {&forward_timer, &backward_timer}) {
+        timer->Collect();
+        if (i == 0) timer->Clear();
+      }
     }
     net.RemoveObserver(&observer);
     results.Print("Average time per layer: ");
