@@ -7,10 +7,14 @@
 // Defines: TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16; at most 8 SIDE of it are used),
 // CHANNEL_ROWS (1: A are the weights), WIDE (1: sums of 64 bits), CODE_BYTES, DOT_BYTES (1: codes
 // of 8 bits are multiplied four at a time), GEMM_UNROLL, RESIDUAL (1: the sum with a residual
-// follows, whose arguments stand behind it). low and high are bounds of code - zero point.
+// follows, whose arguments stand behind it), VALUES (1: C are the real values of the sums). low and
+// high are bounds of code - zero point.
 #include "dialect/codes.h"
 #include "epilogue/residual_code.h"
 #include "math/gemm_tile.h"
+#if VALUES
+#include "math/sum_value.h"
+#endif
 // Sums of products of 8-bit codes fit 32 bits up to this depth; those of 16-bit codes never do.
 #define SLICE 32768
 #if CODE_BYTES == 2
@@ -96,6 +100,10 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
 #else
         const i64 v = (i32)(sum[i][j] + (u32)offset);
 #endif
+#if VALUES
+        STORE(MOtype, c, base_c + (i64)row * ldc + col,
+              sum_value(v, LOAD(i32, multiplier, channel), LOAD(i32, shift, channel)));
+#else
         const i64 r = requantize_slope(
             v, LOAD(i32, multiplier, channel), LOAD(i32, shift, channel),
             LOAD(i32, negative_multiplier, channel), LOAD(i32, negative_shift, channel));
@@ -107,6 +115,7 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
                                      rescale.shift));
 #else
         STORE(MOtype, c, at, (Acctype)own);
+#endif
 #endif
       }
     }

@@ -12,6 +12,9 @@
 #if RESIDUAL
 #include "epilogue/sum_factor.h"
 #endif
+#if VALUES
+#include "math/sum_value.h"
+#endif
 // Convolutions and products of codes with channels last, by matrix units:
 //   y [rows, channels] = requantized x [rows, taps of the window] weights [channels, taps] + bias
 // Rows are positions of images; the taps of a row are gathered from x [images, height, width,
@@ -23,7 +26,8 @@
 // CODE_BYTES, WIDE (1: sums of 64 bits), SLOPE (1: factors of their own below 0), RESIDUAL (1: the
 // sum with a residual follows, whose rows are y_row elements apart; 2: also ReLU), OUT_VECTOR
 // (bytes of y that are written at once), ROW_GROUPS (groups of items, see math/row_groups.h, each
-// of which has weights and factors of its own, those of `channels` channels; 0: no such groups).
+// of which has weights and factors of its own, those of `channels` channels; 0: no such groups),
+// VALUES (1: y are the real values of the sums, in float; there is no activation and no residual).
 // Rolled loops save registers in text that is seldom needed.
 #if MATRIX_UNITS
 #define ROLLED _Pragma("unroll 1")
@@ -304,6 +308,27 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
   COPY_WAIT(0);
   BARRIER;
   const i32 quad = lane % 4;
+#if VALUES
+  REPEAT for (i32 block = 0; block < OWN_COLUMNS / BLOCK; ++block) {
+    REPEAT for (i32 k = 0; k < RUN; ++k) {
+      const i32 col = col0 + warp_col + block * BLOCK + quad * RUN + k;
+      if (col < group_out) {
+        const i32 channel = channel0 + col;
+        const i64 offset = LOAD(i64, bias, channel);
+        const i32 m = LOAD(i32, multiplier, channel), n = LOAD(i32, shift, channel);
+        REPEAT for (i32 i = 0; i < PARTS_M; ++i) {
+          REPEAT for (i32 down = 0; down < 2; ++down) {
+            const i32 row = row0 + ROW_OF(warp, i) + lane / 4 + down * 8;
+            const Sum v = with_bias(SUM_OF(i, PART(block, 0, k), down * 2 + k % 2), offset);
+            if (row < end_row) {
+              STORE(MOtype, y, (i64)row * y_row + group * group_out + col, sum_value(v, m, n));
+            }
+          }
+        }
+      }
+    }
+  }
+#else
   GLOBAL u8* target = (GLOBAL u8*)BYTES_AT(y, 0) +
                       ((i64)row0 * y_row + group * group_out + col0) * CODE_BYTES;
   // A part of a larger array may begin anywhere.
@@ -397,6 +422,7 @@ KERNEL(matrix_product, ARG(i32, rows), ARG(i32, height), ARG(i32, width), ARG(i3
       }
     }
   }
+#endif
 }
 #undef ROLLED
 #undef WORD_SUMS

@@ -2,6 +2,9 @@
 //! tests: library
 #include "dialect/codes.h"
 #include "math/requantize_fast.h"
+#if VALUES
+#include "math/sum_value.h"
+#endif
 #if ROW_GROUPS
 #include "math/row_groups.h"
 #endif
@@ -9,7 +12,8 @@
 // the weights: y [ROWS, channels], whose rows are y_row elements apart, from x [ROWS, depth], where
 // depth is a multiple of 16. 32 items share a channel. Defines: ROWS, SLOPE (1: factors of their
 // own below 0), MATRIX_UNITS, ROW_GROUPS (0, or the groups of rows, see math/row_groups.h: then
-// ROWS is 1, and the second index of a work group is the row).
+// ROWS is 1, and the second index of a work group is the row), VALUES (1: y are the real values of
+// the sums).
 #define SHARERS 32
 #define STEP (SHARERS * 16)
 #if MATRIX_UNITS
@@ -62,6 +66,10 @@ KERNEL(vector_product, ARG(i32, channels), FOLD(i32, depth), ARG(i32, packed_dep
       UNROLL for (i32 i = 0; i < SHARERS; ++i) {
         total += (u32)part[row][own * SHARERS + ((i + own) & (SHARERS - 1))];
       }
+      const i64 at = (i64)(row0 + row) * y_row + first + own;
+#if VALUES
+      STORE(MOtype, y, at, sum_value((i32)total, LOAD(i32, multiplier, c), LOAD(i32, shift, c)));
+#else
 #if SLOPE
       const i64 v = requantize_slope((i32)total, LOAD(i32, multiplier, c), LOAD(i32, shift, c),
                                      LOAD(i32, negative_multiplier, c),
@@ -69,8 +77,8 @@ KERNEL(vector_product, ARG(i32, channels), FOLD(i32, depth), ARG(i32, packed_dep
 #else
       const i64 v = requantize_sum((i32)total, LOAD(i32, multiplier, c), LOAD(i32, shift, c));
 #endif
-      STORE(MOtype, y, (row0 + row) * y_row + first + own,
-            (Acctype)(v < low ? low : v > high ? high : v));
+      STORE(MOtype, y, at, (Acctype)(v < low ? low : v > high ? high : v));
+#endif
     }
   }
 }

@@ -19,6 +19,9 @@ struct Recurrence {
   int64_t steps = 0, items = 0, inputs = 0, hidden = 0, static_inputs = 0;  // T, N, D, H, S
   std::vector<Numbers> blobs;                                               // in the order of files
 
+  // How the products with the state read it.
+  std::function<double(double)> read_state = [](double h) { return h; };
+
   int64_t gates() const { return (kind == kLSTM ? 4 : kind == kGRU ? 3 : 1) * hidden; }
   const Numbers& hidden_weights() const { return blobs[static_inputs > 0 ? 3 : 2]; }
 
@@ -50,15 +53,18 @@ struct Recurrence {
   double Output(const double* h, int64_t j) const {
     if (kind != kRNN) return h[j];
     const size_t first = static_inputs > 0 ? 4 : 3;
-    return std::tanh(Dot(blobs[first], j, h, hidden) + blobs[first + 1][j]);
+    Numbers state(hidden);
+    for (int64_t i = 0; i < hidden; ++i) state[i] = read_state(h[i]);
+    return std::tanh(Dot(blobs[first], j, state.data(), hidden) + blobs[first + 1][j]);
   }
 
   void Step(const double* x, double cont, const double* fixed, double* h, double* c) const {
-    Numbers a(gates()), b(gates());
+    Numbers a(gates()), b(gates()), state(hidden);
+    for (int64_t i = 0; i < hidden; ++i) state[i] = read_state(h[i]);
     for (int64_t g = 0; g < gates(); ++g) {
       a[g] = blobs[1][g] + Dot(blobs[0], g, x, inputs);
       if (fixed) a[g] += Dot(blobs[2], g, fixed, static_inputs);
-      b[g] = cont * Dot(hidden_weights(), g, h, hidden);
+      b[g] = cont * Dot(hidden_weights(), g, state.data(), hidden);
     }
     for (int64_t j = 0; j < hidden; ++j) {
       const auto sum = [&](int64_t part) { return a[part * hidden + j] + b[part * hidden + j]; };

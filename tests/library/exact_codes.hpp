@@ -219,11 +219,14 @@ inline Operands RandomOperands(const GemmDescriptor& d, uint64_t seed) {
   return operands;
 }
 
-inline std::vector<int64_t> Exact(const GemmDescriptor& d, const Operands& operands,
-                                  const Channels& channels) {
+// What `result` makes of the sum of each element and its channel; elements of C that no product
+// reaches are `unused`.
+template <class T, class Result>
+std::vector<T> FromSums(const GemmDescriptor& d, const Operands& operands, const Channels& channels,
+                        T unused, const Result& result) {
   const bool rows = d.epilogue.bias == Epilogue::Bias::kPerRow;
   const int64_t zero_a = rows ? WeightZero(d.in) : 0, zero_b = rows ? 0 : WeightZero(d.in);
-  std::vector<int64_t> c(SizeC(d), 7);
+  std::vector<T> c(SizeC(d), unused);
   for (int64_t batch = 0; batch < d.batch; ++batch) {
     for (int64_t i = 0; i < d.m; ++i) {
       for (int64_t j = 0; j < d.n; ++j) {
@@ -235,12 +238,28 @@ inline std::vector<int64_t> Exact(const GemmDescriptor& d, const Operands& opera
           sum += static_cast<Wide>(operands.a[batch * d.batch_stride_a() + at_a] - zero_a) *
                  (operands.b[batch * d.batch_stride_b() + at_b] - zero_b);
         }
-        c[batch * d.batch_stride_c() + i * d.row_c() + j] =
-            channels.Code(sum, channel, d.epilogue.activation(), d.in.info().code_max);
+        c[batch * d.batch_stride_c() + i * d.row_c() + j] = result(sum, channel);
       }
     }
   }
   return c;
+}
+
+inline std::vector<int64_t> Exact(const GemmDescriptor& d, const Operands& operands,
+                                  const Channels& channels) {
+  return FromSums<int64_t>(d, operands, channels, 7, [&](Wide sum, int64_t channel) {
+    return channels.Code(sum, channel, d.epilogue.activation(), d.in.info().code_max);
+  });
+}
+
+// The values of sums: both factors are rounded to float, and so is their product.
+inline std::vector<float> ExactValues(const GemmDescriptor& d, const Operands& operands,
+                                      const Channels& channels) {
+  return FromSums<float>(d, operands, channels, 7, [&](Wide sum, int64_t channel) {
+    const Requant factor = channels.factor(channel);
+    const float scale = std::ldexp(static_cast<float>(factor.multiplier), -factor.shift);
+    return static_cast<float>(static_cast<int64_t>(sum)) * scale;
+  });
 }
 
 inline GemmDescriptor Product(DataType type, int64_t m, int64_t n, int64_t k, bool rows = false) {

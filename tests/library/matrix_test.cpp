@@ -190,7 +190,7 @@ TEST_P(MatrixTest, EveryTile) {
     const Channels channels = exact::RandomChannels(n, type(), k, 4);
     const auto exact = exact::Exact(d, operands, channels);
     MatrixProduct::Problem problem;
-    problem.type = type();
+    problem.type = problem.out = type();
     problem.batch = m;
     problem.channels = problem.plain_channels = k;
     problem.out_channels = problem.y_row = n;

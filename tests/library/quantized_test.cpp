@@ -58,18 +58,34 @@ template <class Compute> void AtEveryLevel(Device* device, const Compute& comput
 
 // --- Products ------------------------------------------------------------------------------------
 
-// The result of a library; elements of C that no product reaches keep 7.
-std::vector<int64_t> Compute(Device* device, const GemmDescriptor& d, const Operands& operands,
-                             const Channels& channels, const std::string& library) {
+// Computes the product by a library into c.
+void ComputeInto(const Codes& c, Device* device, const GemmDescriptor& d, const Operands& operands,
+                 const Channels& channels, const std::string& library) {
   const Codes a(device, Pack(operands.a, d.in)), b(device, Pack(operands.b, d.in));
-  const Codes c(device, Pack(std::vector<int64_t>(SizeC(d), 7), d.in));
   const DeviceChannels arguments(device, channels);
   const auto op = Multiplexer::GemmBy(library, device, d);
   EXPECT_EQ(op->library(), library);
   GemmArguments product{a, b, c};
   product.quant = &arguments.arguments;
   test::Run(*op, device, product);
+}
+
+// The result of a library; elements of C that no product reaches keep 7.
+std::vector<int64_t> Compute(Device* device, const GemmDescriptor& d, const Operands& operands,
+                             const Channels& channels, const std::string& library) {
+  const Codes c(device, Pack(std::vector<int64_t>(SizeC(d), 7), d.in));
+  ComputeInto(c, device, d, operands, channels, library);
   return Unpack(c.Read(), d.in);
+}
+
+// The same for values in float.
+std::vector<float> Values(Device* device, const GemmDescriptor& d, const Operands& operands,
+                          const Channels& channels, const std::string& library) {
+  const Codes c(device, std::vector<float>(SizeC(d), 7));
+  ComputeInto(c, device, d, operands, channels, library);
+  std::vector<float> values(SizeC(d));
+  std::memcpy(values.data(), c.Read().data(), values.size() * sizeof(float));
+  return values;
 }
 
 class QuantizedGemmTest : public testing::TestWithParam<DeviceType> {
@@ -132,6 +148,44 @@ TEST_P(QuantizedGemmTest, EveryActivationRoundsOnce) {
     }
     EXPECT_EQ(results.size(), CodeActivations().size()) << "each case is a different one";
   }
+}
+
+// The real values of sums in float, the same bits by every library.
+TEST_P(QuantizedGemmTest, StoresTheValuesOfSums) {
+  const auto [device, type] = GetParam();
+  if (type != kQuant8) GTEST_SKIP() << "sums of " << type.name() << " are stored as codes";
+  uint64_t seed = 60;
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                                {3, 5, 31},
+                                {1, 200, 96},
+                                {7, 68, 128},
+                                {70, 66, 64},
+                                {130, 100, 300},
+                                {3, 40, kNarrowDepth + 64}}) {
+    for (const bool rows : {false, true}) {
+      GemmDescriptor d = Product(type, m, n, k, rows);
+      d.out = kFloat;
+      const Operands operands = RandomOperands(d, ++seed);
+      Channels channels = RandomChannels(rows ? d.m : d.n, type, d.k, ++seed);
+      // As large and as small as factors of layers can be.
+      channels.shift[0] += 70;
+      channels.shift.back() -= 60;
+      const std::vector<float> exact = ExactValues(d, operands, channels);
+      AtEveryLevel(device, [&] {
+        for (const std::string& library : Multiplexer::GemmLibraries(device, d)) {
+          EXPECT_EQ(Values(device, d, operands, channels, library), exact)
+              << library << " " << d.name();
+        }
+      });
+    }
+  }
+  GemmDescriptor d = Product(type, 2, 3, 5);
+  d.out = kFloat;
+  d.epilogue.stages = {kPlainReLU};
+  EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
+  d.epilogue.stages = {};
+  d.in = kQuant16;
+  EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
 }
 
 TEST_P(QuantizedGemmTest, RefusesStagesThatCodesDoNotHave) {
@@ -292,7 +346,7 @@ TEST_P(QuantizedGemmTest, MistakesAreErrors) {
   d.epilogue.bias = Epilogue::Bias::kNone;
   EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
   d = Product(type, 2, 3, 5);
-  d.out = kFloat;
+  d.out = kHalf;
   EXPECT_THROW(Multiplexer::Gemm(device, d), Error);
   const auto plain = Multiplexer::Gemm(device, [] {
     GemmDescriptor f;

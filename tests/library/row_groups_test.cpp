@@ -314,7 +314,7 @@ TEST_P(RowGroupsTest, EveryTile) {
     const CodeActivation none;
     const Operands all(device(), type(), kImages * k, outputs * k, outputs, k, none);
     MatrixProduct::Problem problem;
-    problem.type = type();
+    problem.type = problem.out = type();
     problem.batch = kImages;
     problem.channels = problem.plain_channels = k;
     problem.out_channels = problem.y_row = outputs;

@@ -232,6 +232,9 @@ std::vector<ProgramText> OperatorTexts(const std::string& backend, const std::st
         d.k = variant == 2 ? kNarrowDepth + 1 : 64;  // sums of 64 bits
         if (variant == 1) d.epilogue.stages = {ResidualSum{}, kPlainReLU};
         GeneratedQuantizedLibrary().make(&device, d);
+        if (type == kQuant16 || variant == 1) continue;
+        d.out = kFloat;
+        GeneratedQuantizedLibrary().make(&device, d);
       }
     }
   }
@@ -245,7 +248,24 @@ std::vector<ProgramText> OperatorTexts(const std::string& backend, const std::st
       d.m = rows;
       d.n = 33;
       d.k = 1040;
+      if (rows == 1) {
+        d.out = kFloat;
+        MatrixGemmLibrary().make(&device, d);
+        d.out = kQuant8;
+      }
       if (rows == 4) d.epilogue.stages = {ElementFunction{Kind::kLeaky, 0.1f}};
+      MatrixGemmLibrary().make(&device, d);
+    }
+  }
+  if (path == "quant/matrix_product") {
+    for (const int64_t k : {64, 4096, 1 << 16}) {
+      GemmDescriptor d;
+      d.in = kQuant8;
+      d.out = kFloat;
+      d.trans_b = true;
+      d.epilogue.bias = Epilogue::Bias::kPerColumn;
+      d.m = d.n = 256;
+      d.k = k;
       MatrixGemmLibrary().make(&device, d);
     }
   }

@@ -52,6 +52,12 @@ struct LayerFacts {
     kTied,     // its own; without one, that of the bottoms if they all have the same
   };
 
+  // All elements of a top lie between these numbers. They are its range where none was observed.
+  struct Bounds {
+    int top = 0;
+    double low = -1, high = 1;
+  };
+
   // y = the sum over all bottoms of coefficients[i] x_i; all bottoms have one shape.
   struct Sum {
     std::vector<double> coefficients;
@@ -115,6 +121,7 @@ struct LayerFacts {
   };
 
   Range range = Range::kOwn;
+  std::optional<Bounds> bounds;
   Layouts layouts;
   std::vector<Alias> aliases;
   // Forward reads or writes memory of the host, waits for the device, or has effects outside the

@@ -69,6 +69,8 @@ std::optional<TypeTriple> ElementwiseEdges(const TypeTriple& wanted);
 // The types of a layer with a matrix product, whose sums of narrow float kinds may be stored as
 // float.
 std::optional<TypeTriple> ProductEdges(const TypeTriple& wanted);
+// The same, and sums of codes of 8 bits.
+std::optional<TypeTriple> ProductOrCodeEdges(const TypeTriple& wanted);
 
 // The properties of a layer type that Net, passes and tools need before a layer exists.
 struct LayerTraits {
@@ -110,6 +112,8 @@ struct LayerTraits {
   // The types in which the layer computes without casts at its edges, for wanted types of compute,
   // bottoms and tops that are not equal; nothing if it needs casts. Null: it always does.
   std::function<std::optional<TypeTriple>(const TypeTriple&)> edges;
+  // A layer that computes in codes reads and writes float.
+  bool float_ends = false;
   // For layers whose result is the same whether their bottoms or their tops are converted between
   // float kinds: where there are fewer elements. Null: kNone.
   std::function<CastSide(const LayerParameter&)> cast_side;

@@ -37,6 +37,8 @@ struct Node {
   // The layer is composite: its tops share the memory of `bottom`, the outputs of its SubNet.
   bool composite = false;
   std::vector<int> own_bottom_ids;  // the bottoms of a composite layer itself
+  // A nested node of a layer with CompositeLayer::fixed_ranges.
+  bool fixed_ranges = false;
   // For each bottom of a nested node: which gradients it gets.
   std::vector<Propagation> propagation;
 

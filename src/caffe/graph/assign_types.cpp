@@ -172,6 +172,7 @@ TypedNet AssignTypes(const NetParameter& net) {
         // Users' layers read numbers, and blobs of a user's type hold codes.
         if (typed_layer.reads_any_float && compute.is_custom()) compute = kFloat;
         types = TypeTriple::Equal(compute);
+        if (traits.float_ends && compute.is_quantized()) types = {compute, kFloat, kFloat};
         if (HasBottomType(layer)) types.in = BottomType(layer);
         if (HasTopType(layer)) types.out = TopType(layer);
         // Data layers compute nothing: they write every float kind, and no cast has to rename a

@@ -80,8 +80,11 @@ TypedNet Insert(const TypedNet& net, bool edges) {
     const LayerTraits& traits = TraitsOf(layer.type());
     // Layers other than Quantizer compute in one type; casts provide other types at their edges.
     if (!traits.converts) typed.types = TypeTriple::Equal(source.types.compute);
+    const bool codes = source.types.compute.is_quantized();
+    if (traits.float_ends && codes) typed.types = {source.types.compute, kFloat, kFloat};
     const auto bottom_type = TypeOfBottoms(source.layer, types);
-    if (edges && traits.edges && bottom_type && !net.keeps_gradients) {
+    // Codes have no gradients.
+    if (edges && traits.edges && bottom_type && (codes || !net.keeps_gradients)) {
       typed.types = TypesWithEdges(source, traits, *bottom_type);
     }
     const DataType in = typed.types.in, produced = typed.types.out, wanted_top = source.types.out;

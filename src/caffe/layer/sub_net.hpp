@@ -59,6 +59,9 @@ class CompositeLayer : public LayerBase {
   // Throws if the nested layers cannot compute their tops from bottoms of these shapes. Called with
   // the layer's own bottoms before a nested layer takes new shapes.
   virtual void CheckShapes(const BlobVec& bottom) const {}
+  // Whether the ranges of nested layers are neither observed nor stored: those of codes are their
+  // LayerFacts::bounds.
+  virtual bool fixed_ranges() const { return false; }
   // Whether the debug lines of nested layers are written although the net's debug_info is off.
   virtual bool debug_info() const { return false; }
 

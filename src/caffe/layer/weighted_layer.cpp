@@ -114,7 +114,8 @@ void WeightedLayer::ShareOperators(std::shared_ptr<WeightedLayer> other) {
 }
 
 bool WeightedLayer::SharesOperators() const {
-  return other_ && types().compute.is_float() && pseudo_ == other_->pseudo_ &&
+  const bool values = types().out.is_float();  // those of codes have factors of their own
+  return other_ && values && pseudo_ == other_->pseudo_ &&
          backward_ == other_->backward_ && input_rows() == other_->input_rows() &&
          blobs_ == other_->blobs_;
 }

@@ -55,6 +55,7 @@ void CarriedState::MoveToDevice(Device* device, const BlobVec& bottom, const Blo
 LayerFacts CarriedState::Facts() const {
   LayerFacts facts;
   facts.replayable = true;
+  if (bounded_) facts.bounds = LayerFacts::Bounds{};
   return facts;
 }
 

@@ -22,6 +22,8 @@ class CarriedState : public LayerBase {
   std::vector<uint64_t> RunState() const override;
   void SetRunState(uint64_t seed, const std::vector<uint64_t>& values) override;
 
+  // All elements lie between -1 and 1.
+  void set_bounded() { bounded_ = true; }
   // Enqueues that `state` is what the next forward begins with.
   void Store(const BlobBase& state);
 
@@ -30,6 +32,7 @@ class CarriedState : public LayerBase {
 
   // The host never reads or writes these blobs, so that a replayed graph may change them.
   std::shared_ptr<BlobBase> next_, used_;
+  bool bounded_ = false;
   std::vector<uint64_t> restored_;  // a state of SetRunState for another N
 };
 

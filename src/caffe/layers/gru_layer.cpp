@@ -11,7 +11,7 @@ namespace {
 // have the parts r, z, n, and h_t is that of GRUUnit.
 // Bottoms, tops and recurrent_param: see Recurrent. State: h.
 // blobs: W_xh [3H, D], b_h [3H], with static input W_xh_static [3H, S], W_hh [3H, H].
-// Types: float kinds; cont is float.
+// Types: float kinds, quant8 (see Recurrent); cont is float.
 class GRU : public Recurrent {
  public:
   using Recurrent::Recurrent;

@@ -18,7 +18,7 @@ namespace {
 // inner_product_param: num_output, bias_term (true), weight_filler, bias_filler, axis (1),
 //   transpose (false).
 // Types: float kinds; quant8 and quant16 forward, per output unless blobs_quantizer(0) says
-// per_tensor, see QuantizedParameters. Weights and bias are masters (float, double for double).
+// per_tensor, see QuantizedParameters. Sums of quant8 may be stored as float. Weights and bias are masters (float, double for double).
 //
 // GroupedInnerProduct is one of the layers that compute a MOE layer: an InnerProduct for each
 // expert, which computes the rows of that expert.
@@ -155,7 +155,9 @@ LayerFacts InnerProduct::Facts() const {
   weighted.channels = n_;
   weighted.outer = transpose_ ? k_ : 1;
   weighted.has_bias = has_bias_;
-  weighted.folds = weighted.activates = true;
+  // No stage follows the values of sums of codes.
+  const bool values = types().compute.is_quantized() && types().out.is_float();
+  weighted.folds = weighted.activates = !values;
   weighted.sums = weighted.curves = types().compute.is_float();
   return FactsOf(std::move(weighted));
 }
@@ -166,7 +168,7 @@ void RegisterInnerProductLayer(LayerRegistry& registry) {
   LayerTraits traits;
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({{0}, {}});
-  traits.edges = &ProductEdges;
+  traits.edges = &ProductOrCodeEdges;
   traits.grouped_form = [](const LayerParameter& layer) -> std::optional<GroupedForm> {
     const InnerProductParameter& parameter = layer.inner_product_param();
     if (parameter.axis() != 1) return std::nullopt;

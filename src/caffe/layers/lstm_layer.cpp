@@ -14,7 +14,7 @@ namespace {
 // all steps at once, LSTMSteps does so, otherwise a product and LSTMUnit in each step.
 // Bottoms, tops and recurrent_param: see Recurrent. States: h, c.
 // blobs: W_xc [4H, D], b_c [4H], with static input W_xc_static [4H, S], W_hc [4H, H].
-// Types: float kinds; cont is float.
+// Types: float kinds, quant8 (see Recurrent); cont is float.
 class LSTM : public Recurrent {
  public:
   using Recurrent::Recurrent;
@@ -39,7 +39,7 @@ Recurrent::InputProduct LSTM::InputOfGates() const {
 // With recompute or debug_info, the user wants the single steps.
 bool LSTM::JoinsSteps(const BlobVec& bottom) const {
   const DataType type = types().compute;
-  if (type.is_custom() || layer_param().recompute() || debug_info()) return false;
+  if (type.is_custom() || type.is_quantized() || layer_param().recompute() || debug_info()) return false;
   LstmDescriptor d;
   d.steps = bottom[0]->shape(0);
   d.items = bottom[0]->shape(1);

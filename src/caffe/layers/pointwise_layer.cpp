@@ -91,6 +91,9 @@ LayerFacts Pointwise::Facts() const {
     facts.affine = Affine::Constant(function.a, function.b);
   } else {
     facts.function = function;
+    using Kind = ElementFunction::Kind;
+    if (function.kind == Kind::kTanH) facts.bounds = LayerFacts::Bounds{};
+    if (function.kind == Kind::kSigmoid) facts.bounds = LayerFacts::Bounds{.low = 0};
   }
   return facts;
 }

@@ -34,6 +34,11 @@ void Recurrent::Builder::Product(const std::string& name, const std::string& bot
                                  const std::string& parameter, const std::string& bias) {
   LayerParameter* layer = Add("InnerProduct", name, {bottom}, {top});
   layer->add_param()->set_name(parameter);
+  if (const DataType type = layer_.types().compute; type.is_quantized()) {
+    layer->set_compute_data_type_name(type.name());
+    layer->set_bottom_data_type_name(type.name());
+    layer->set_top_data_type_name(kFloat.name());
+  }
   InnerProductParameter* product = layer->mutable_inner_product_param();
   product->set_num_output(static_cast<uint32_t>(outputs));
   product->set_axis(axis);
@@ -62,6 +67,8 @@ LayerTraits Recurrent::Traits(int states) {
   traits.max_top = 1 + states;
   traits.float_bottoms = traits.no_gradient_bottoms = {1};
   traits.backward_reads = Always({{BackwardReads::kAll}, {}});
+  traits.types.push_back(kQuant8);
+  traits.float_ends = true;
   return traits;
 }
 
@@ -93,6 +100,7 @@ SubNet Recurrent::Expand(const BlobVec& bottom, int tops) {
   CheckShapes(bottom);
   joins_steps_ = JoinsSteps(bottom);
   SubNet sub;
+  if (computes_codes()) sub.net->set_data_type_name(kFloat.name());
   sub.inputs = {"x", "cont"};
   if (inputs == 3) sub.inputs.push_back("x_static");
   Builder net(sub.net.get(), *this);
@@ -134,7 +142,7 @@ void Recurrent::AddInput(Builder* net, bool has_static, int64_t steps) const {
   }
   if (joins_steps_) return;
   net->Steps("x_gates", steps);
-  net->Steps("cont", steps, ConvertsCont() ? types().compute.name() : "");
+  net->Steps("cont", steps, ConvertsCont() && !computes_codes() ? types().compute.name() : "");
 }
 
 void Recurrent::AddStates(Builder* net, const std::vector<std::string>& names, int64_t steps,
@@ -162,7 +170,13 @@ void Recurrent::Connect(const std::vector<std::shared_ptr<LayerBase>>& nested) {
   size_t next = 0;
   // By the names of the weights: the first layer that has them.
   std::map<std::string, std::shared_ptr<WeightedLayer>> first;
+  bool exposed = computes_codes() && exposes_hidden();
   for (const auto& layer : nested) {
+    // The codes of a first state have a range of their own.
+    if (exposed && layer->name().ends_with("/transform_1")) {
+      exposed = false;
+      continue;
+    }
     if (auto weighted = std::dynamic_pointer_cast<WeightedLayer>(layer)) {
       const auto& param = layer->layer_param().param();
       const auto owner = first.emplace(param.empty() ? layer->name() : param[0].name(), weighted);
@@ -173,6 +187,7 @@ void Recurrent::Connect(const std::vector<std::shared_ptr<LayerBase>>& nested) {
       store->set_state(states.at(next++));
     }
   }
+  if (!states.empty()) states[0]->set_bounded();  // h
 }
 
 void Recurrent::CheckShapes(const BlobVec& bottom) const {

@@ -19,6 +19,9 @@ namespace caffe {
 // N may change.
 // With recompute: true, a backward pass computes the steps again in parts of about sqrt(T) steps,
 // from the states before each part, which are kept; the product with x is kept, too.
+// In quant8, the products with x, h and static input have codes as operands and float sums; all
+// else, bottoms and tops included, is float. Codes of h are those of [-1, 1]; x and static input
+// need an observed range, and first states of expose_hidden, too.
 // recurrent_param: num_output H, weight_filler, bias_filler, expose_hidden (false), debug_info
 //   (false): the lines of nested layers in the log.
 class Recurrent : public CompositeLayer {
@@ -30,6 +33,7 @@ class Recurrent : public CompositeLayer {
   void Connect(const std::vector<std::shared_ptr<LayerBase>>& nested) override;
   void CheckShapes(const BlobVec& bottom) const override;
   bool debug_info() const override;
+  bool fixed_ranges() const override { return true; }
 
  protected:
   // The net while it grows. Names are those of BVLC's Caffe where it has the layer.
@@ -39,7 +43,8 @@ class Recurrent : public CompositeLayer {
     LayerParameter* Add(const std::string& type, const std::string& name,
                         const std::vector<std::string>& bottoms,
                         const std::vector<std::string>& tops);
-    // A product with shared weights `parameter` and, if `bias` is not empty, that bias.
+    // A product with shared weights `parameter` and, if `bias` is not empty, that bias; in the type
+    // of the layer, with sums in float if that is codes.
     void Product(const std::string& name, const std::string& bottom, const std::string& top,
                  int axis, int64_t outputs, const std::string& parameter,
                  const std::string& bias = "");
@@ -78,6 +83,7 @@ class Recurrent : public CompositeLayer {
   int64_t hidden() const;
   bool exposes_hidden() const;
   bool joins_steps() const { return joins_steps_; }
+  bool computes_codes() const { return types().compute.is_quantized(); }
 
  private:
   void AddInput(Builder* net, bool has_static, int64_t steps) const;

@@ -16,7 +16,13 @@ class RecurrentUnit : public LayerBase {
   // The traits of such a layer, with all bottoms.
   static LayerTraits Traits();
   void Reshape(const BlobVec& bottom, const BlobVec& top) override;
-  LayerFacts Facts() const override { return {.replayable = true}; }
+  // The last top is the output, which lies between -1 and 1 if the first state does.
+  LayerFacts Facts() const override {
+    LayerFacts facts;
+    facts.replayable = true;
+    facts.bounds = LayerFacts::Bounds{.top = gates_ == 4 ? 1 : 0};
+    return facts;
+  }
 
  protected:
   // For LayerSetUp: the kernels <name>_forward and <name>_backward of neuron/<name>, and the gates

@@ -7,12 +7,12 @@ namespace caffe {
 namespace {
 
 // A simple recurrent layer, as in BVLC's Caffe. In each step t
-//   h_t = tanh(W_hh (cont_t h_(t-1)) + W_xh x_t + b_h + W_xh_static x_static)
+//   h_t = tanh(cont_t W_hh h_(t-1) + W_xh x_t + b_h + W_xh_static x_static)
 //   o_t = tanh(W_ho h_t + b_o)
 // The first top is o. Bottoms, tops and recurrent_param: see Recurrent. State: h.
 // blobs: W_xh [H, D], b_h [H], with static input W_xh_static [H, S], W_hh [H, H], W_ho [H, H],
 //   b_o [H].
-// Types: float kinds; cont is float.
+// Types: float kinds, quant8 (see Recurrent); cont is float.
 class RNN : public Recurrent {
  public:
   using Recurrent::Recurrent;
@@ -37,11 +37,13 @@ Recurrent::InputProduct RNN::InputOfGates() const {
 
 void RNN::AddStep(Builder* net, int64_t t) const {
   const std::string before = Concat("_", t - 1), now = Concat("_", t);
-  net->Add("Scale", "h_conted" + before, {"h" + before, "cont" + now}, {"h_conted" + before})
+  // The product comes first, as in LSTM and GRU, so that it reads h, whose range is known.
+  net->Product("transform" + now, "h" + before, "W_hh_h" + before, 2, hidden(), "W_hh");
+  net->Add("Scale", "W_hh_conted" + before, {"W_hh_h" + before, "cont" + now},
+           {"W_hh_conted" + before})
       ->mutable_scale_param()
       ->set_axis(0);
-  net->Product("transform" + now, "h_conted" + before, "W_hh_h" + before, 2, hidden(), "W_hh");
-  net->Add("Eltwise", "h_input" + now, {"W_hh_h" + before, "x_gates" + now},
+  net->Add("Eltwise", "h_input" + now, {"W_hh_conted" + before, "x_gates" + now},
            {"h_neuron_input" + now});
   net->Add("TanH", "h_neuron" + now, {"h_neuron_input" + now}, {"h" + now});
 }

@@ -36,7 +36,10 @@ void GemmDescriptor::Check() const {
   CAFFE_CHECK(row_groups >= 0 && (row_groups == 0 || (batch == 1 && weights() == Weights::kB)),
               "matrix product ", name(), ": groups of rows need one product whose weights are B");
   if (quantized()) {
-    CAFFE_CHECK(in == out, "matrix product ", name(), ": quantized types must be equal");
+    CAFFE_CHECK(in == out || (in == kQuant8 && out == kFloat), "matrix product ", name(),
+                ": sums of codes of type ", in.name(), " cannot be stored as ", out.name());
+    CAFFE_CHECK(in == out || epilogue.stages.empty(), "matrix product ", name(),
+                ": no stages follow sums of codes that are stored as float");
     CAFFE_CHECK(epilogue.bias != Epilogue::Bias::kNone, "matrix product ", name(),
                 ": a quantized product needs a bias along its channels");
     return;

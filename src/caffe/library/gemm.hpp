@@ -28,6 +28,8 @@ struct GemmDescriptor {
   // (bfloat16, float). Sums are float, or double for double. (quant8, quant8), (quant16, quant16):
   // the operand along which the bias lies (A per row, B per column) is the weights, the same for
   // every i; the other operand is the activations; see QuantArguments. They always have a bias.
+  // (quant8, float): the same, and C are the real values of the sums, without stages
+  // (kernels/math/sum_value.h).
   DataType in = kFloat, out = kFloat;
   Epilogue epilogue;  // a bias has m elements (per row) or n (per column), the same for every i
   // The operand that holds weights: the same matrix for every i and for many calls, which Prepare
@@ -47,6 +49,8 @@ struct GemmDescriptor {
   int64_t batch_stride_b() const { return BatchStride(stride_b, (trans_b ? n : k) * row_b()); }
   int64_t batch_stride_c() const { return BatchStride(stride_c, m * row_c()); }
   bool quantized() const { return in.is_quantized(); }
+  // Whether the real values of sums of codes are stored.
+  bool stores_values() const { return quantized() && !out.is_quantized(); }
   // The operand for Prepare.
   Weights weights() const {
     if (!quantized()) return constant;

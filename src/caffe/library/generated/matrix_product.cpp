@@ -223,7 +223,8 @@ MatrixProduct::MatrixProduct(Device* device, const Problem& problem, int tile)
 
 void MatrixProduct::MakeVectorProduct(Device* device) {
   ProgramBuilder builder(device, "vector product");
-  builder.Types(problem_.type)
+  builder.Types({problem_.type, problem_.type, problem_.out})
+      .Define("VALUES", !problem_.out.is_quantized())
       .Define("MATRIX_UNITS", std::min(1, MatrixUnits(device)))
       .Define("ROWS", problem_.row_groups > 0 ? 1 : Rows())
       .Define("ROW_GROUPS", problem_.row_groups)
@@ -245,7 +246,8 @@ void MatrixProduct::MakeProduct(Device* device) {
   local_bytes_ = tile_->dynamic_bytes(device);
   ProgramBuilder builder(device, "matrix product");
   tile_->Define(device, &builder);
-  product_ = builder.Types(p.type)
+  product_ = builder.Types({p.type, p.type, p.out})
+                 .Define("VALUES", !p.out.is_quantized())
                  .Define("VECTOR", Vector(p))
                  .Define("POINTWISE", Pointwise(p))
                  .Define("CODE_BYTES", bytes_)

@@ -25,7 +25,7 @@ class MatrixProduct {
   };
   struct Problem {
     DataType type;  // of x and of codes
-    DataType out;   // of y, for floats
+    DataType out;   // of y; float for codes: the real values of sums
     int64_t batch = 1;
     Window window;
     int64_t channels = 0, out_channels = 0, group = 1;  // of x, of y

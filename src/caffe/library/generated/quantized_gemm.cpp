@@ -23,7 +23,7 @@ class DeviceQuantizedGemmOp final : public GemmOp {
     const bool dot_bytes = info.dp4a && !info.is_cpu_type && d.in.bytes() == 1;
     tile_ = !info.folds_shapes() || std::min(d.m, d.n) < 64 ? 32 : 64;
     kernel_ = ProgramBuilder(device, "quantized gemm")
-                  .Types(d.in)
+                  .Types({d.in, d.in, d.out})
                   .Define("TRANS_A", d.trans_a)
                   .Define("TRANS_B", d.trans_b)
                   .Define("TILE", tile_)
@@ -32,6 +32,7 @@ class DeviceQuantizedGemmOp final : public GemmOp {
                   .Define("CODE_BYTES", static_cast<int64_t>(d.in.bytes()))
                   .Define("DOT_BYTES", dot_bytes)
                   .Define("RESIDUAL", d.epilogue.sum() != nullptr)
+                  .Define("VALUES", d.stores_values())
                   .Define("GEMM_UNROLL", info.folds_shapes())
                   .Body("quant/gemm")
                   .GroupKernel("quantized_gemm");
@@ -45,14 +46,15 @@ class DeviceQuantizedGemmOp final : public GemmOp {
     const GemmDescriptor& d = descriptor_;
     const DevicePtr x = rows_are_weights_ ? g.b : g.a;
     const int64_t bytes = static_cast<int64_t>(d.in.bytes());
+    const int64_t result_bytes = static_cast<int64_t>(d.out.bytes());
     const int32_t zero_w = WeightZero(d.in);
     const QuantArguments& quant = *g.quant;
     const ResidualStage stage(d.epilogue, d.in, quant);
     const bool slope = static_cast<bool>(quant.negative_multiplier);
     for (int64_t i = 0; i < d.batch; i += kMaxGridDepth) {
       const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
-      const DevicePtr c = g.c + i * d.batch_stride_c() * bytes;
-      const DevicePtr residual = g.epilogue.residual + i * d.batch_stride_c() * bytes;
+      const DevicePtr c = g.c + i * d.batch_stride_c() * result_bytes;
+      const DevicePtr residual = g.epilogue.residual + i * d.batch_stride_c() * result_bytes;
       const KernelArgument weights(rows_are_weights_ ? g.a : g.b, zero_w);
       const KernelArgument activations(
           x + i * (rows_are_weights_ ? d.batch_stride_b() : d.batch_stride_a()) * bytes);

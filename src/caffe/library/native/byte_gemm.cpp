@@ -127,7 +127,10 @@ class ByteGemmOp final : public GemmOp {
 
   // Codes that are `stride` elements apart.
   void Collect(const char* from, int64_t stride, int64_t count, char* to) const {
-    const int64_t element = static_cast<int64_t>(descriptor_.in.bytes());
+    Collect(static_cast<int64_t>(descriptor_.in.bytes()), from, stride, count, to);
+  }
+  // Elements of so many bytes.
+  static void Collect(int64_t element, const char* from, int64_t stride, int64_t count, char* to) {
     if (stride == 1) {
       std::memcpy(to, from, count * element);
       return;
@@ -158,7 +161,7 @@ class ByteGemmOp final : public GemmOp {
 
   void Multiply(const GemmArguments& g, const Part& p, const char* x, int64_t stride) const {
     const GemmDescriptor& d = descriptor_;
-    const int64_t element = static_cast<int64_t>(d.in.bytes()), item = p.item * d.batch_stride_c();
+    const int64_t element = static_cast<int64_t>(d.out.bytes()), item = p.item * d.batch_stride_c();
     const ResidualCodes residual(d.epilogue, d.in, *g.quant, g.epilogue.residual, g.c);
     if (!rows_are_weights_) {
       const int64_t first = item + p.row * d.row_c() + p.channel;
@@ -166,11 +169,11 @@ class ByteGemmOp final : public GemmOp {
       residual.Add(p.rows, p.channels, first, d.row_c(), first, d.row_c());
       return;
     }
-    char codes[kRows * kChannels * sizeof(uint16_t)];
-    Multiply(g, p, x, stride, codes, kChannels);
+    alignas(float) char results[kRows * kChannels * sizeof(float)];
+    Multiply(g, p, x, stride, results, kChannels);
     const int64_t first = item + p.channel * d.row_c() + p.row;
     for (int64_t c = 0; c < p.channels; ++c) {
-      Collect(codes + c * element, kChannels, p.rows,
+      Collect(element, results + c * element, kChannels, p.rows,
               g.c.address() + (first + c * d.row_c()) * element);
     }
     residual.Add(p.channels, p.rows, first, d.row_c(), first, d.row_c());
@@ -187,7 +190,7 @@ class ByteGemmOp final : public GemmOp {
     tile.a = reinterpret_cast<const uint8_t*>(x);
     tile.a_stride = stride;
     tile.b = b;
-    tile.output = MakeByteOutput(d.epilogue, *g.quant, p.channel, p.channels, d.in);
+    tile.output = MakeByteOutput(d.epilogue, *g.quant, p.channel, p.channels, d.out);
     tile.output.y = y;
     tile.output.y_stride = y_stride;
     (words_ ? steps_.words : steps_.bytes).tile(tile);

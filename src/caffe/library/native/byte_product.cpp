@@ -275,6 +275,7 @@ ByteOutput MakeByteOutput(const Epilogue& epilogue, const QuantArguments& argume
   o.negative_multiplier = ints(arguments.negative_multiplier);
   o.negative_shift = ints(arguments.negative_shift);
   o.zero_y = arguments.zero_y;
+  o.values = type == kFloat;
   const CodeBounds bounds(epilogue, arguments.scale_y);
   o.lowest = std::clamp(arguments.zero_y + bounds.low, 0, most);
   o.highest = std::clamp(arguments.zero_y + bounds.high, 0, most);

@@ -71,7 +71,8 @@ class PackedWindows {
   int64_t channels_, taps_, tap_stride_;
 };
 
-// The requantization of `channels` channels from `channel` on, to codes of a type.
+// The requantization of `channels` channels from `channel` on, to codes of a type; float: the real
+// values of the sums.
 ByteOutput MakeByteOutput(const Epilogue& epilogue, const QuantArguments& arguments,
                           int64_t channel, int64_t channels, DataType type = kQuant8);
 

@@ -25,7 +25,9 @@ struct ByteOutput {
   const int *negative_multiplier, *negative_shift;  // of sums below 0; null if they have no slope
   int zero_y, lowest, highest;                      // codes
   void* y;
-  long y_stride;  // in codes
+  long y_stride;  // in elements
+  // The real values of sums of 8 bits are stored as float instead of codes: math/sum_value.h.
+  bool values = false;
 };
 
 // y [rows, channels] = requantized products of rows of codes with packed weights. Sums of 8 bits

@@ -200,6 +200,7 @@ void NetBuilder::Inline(const TypedLayer& typed, CompositeLayer* layer, Node* no
   LimitGradients(typed.layer, begin, *node);
   std::vector<std::shared_ptr<LayerBase>> nested;
   for (int n = begin; n <= wiring_.last_node(); ++n) {
+    wiring_.nodes[n].fixed_ranges = layer->fixed_ranges();
     if (!wiring_.nodes[n].added()) nested.push_back(wiring_.nodes[n].layer);
   }
   layer->SetInNet(static_cast<int>(node->bottom_ids.size()));

@@ -73,7 +73,7 @@ void Wiring::NameRanges() {
 std::vector<std::string> Wiring::RangeNames() const {
   std::vector<std::string> names;
   for (const Node& node : nodes) {
-    if (node.added()) continue;
+    if (node.added() || node.fixed_ranges) continue;
     for (int t = 0; t < node.layer->layer_param().top_size(); ++t) {
       names.push_back(RangeName(node, t));
     }

@@ -35,7 +35,7 @@ void NetRanges::CheckNames() const { CheckRangeNames(*wiring_.parameter, wiring_
 std::vector<std::string> NetRanges::Quantizers() const {
   std::vector<std::string> names;
   for (const Node& node : wiring_.nodes) {
-    if (node.added()) continue;
+    if (node.added() || node.fixed_ranges) continue;
     for (size_t t = 0; t < node.top.size(); ++t) {
       names.push_back(wiring_.RangeName(node, static_cast<int>(t)));
     }
@@ -137,7 +137,7 @@ void NetRanges::Write(NetParameter* parameter) const {
   for (const Node& node : wiring_.nodes) {
     const LayerBase* const layer = node.layer.get();
     const LayerFacts facts = layer->Facts();
-    if (!facts.weighted || !facts.weighted->code_scales) continue;
+    if (node.fixed_ranges || !facts.weighted || !facts.weighted->code_scales) continue;
     const std::vector<double> scales = facts.weighted->code_scales();
     if (scales.empty()) continue;
     QuantizerParameter* quantizer = parameter->add_quantizer();

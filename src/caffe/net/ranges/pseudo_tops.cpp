@@ -62,7 +62,14 @@ class PseudoTops {
            facts_[n].range == Range::kCarried || facts_[n].range == Range::kSame;
   }
 
-  bool Rounds(int n) const { return HasCodes(n) && !traits(n).data && !Copies(n); }
+  // Among the nested layers of one with fixed ranges, these are the products.
+  bool ReadsCodes(int n) const {
+    const bool computes = !nodes_[n].fixed_ranges || facts_[n].weighted;
+    return computes && HasCodes(n) && !traits(n).data && !Copies(n);
+  }
+  bool Rounds(int n) const {
+    return ReadsCodes(n) && !nodes_[n].fixed_ranges && !traits(n).float_ends;
+  }
 
   // Whether a layer with quantized types reads the version of a blob that node n writes.
   bool IsReadAsCodes(int n, int id) const {
@@ -73,7 +80,7 @@ class PseudoTops {
           for (const int top : nodes_[m].top_ids) {
             if (IsReadAsCodes(m, top)) return true;
           }
-        } else if (Rounds(m) && !Has(traits(m).float_bottoms, static_cast<int>(b))) {
+        } else if (ReadsCodes(m) && !Has(traits(m).float_bottoms, static_cast<int>(b))) {
           return true;
         }
       }

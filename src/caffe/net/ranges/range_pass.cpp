@@ -3,6 +3,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/log.hpp"
 #include "caffe/io/unknown_names.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "pseudo_tops.hpp"
 
 namespace caffe {
@@ -14,7 +15,7 @@ void RangePass::Visit(const Node& node, bool repeats) {
     const std::string& name = wiring_.RangeName(node, t);
     const QuantizerMode mode = table_->ModeOf(name);
     if (mode == CAFFE_QUANT_PSEUDO) Quantize(node, t, name, repeats);
-    if (mode == CAFFE_QUANT_OBSERVE && !repeats) Observe(*node.top[t], name);
+    if (mode == CAFFE_QUANT_OBSERVE && !repeats && !node.fixed_ranges) Observe(*node.top[t], name);
   }
 }
 
@@ -30,10 +31,17 @@ void RangePass::Observe(const BlobBase& blob, const std::string& name) {
 
 void RangePass::Quantize(const Node& node, int top, const std::string& name, bool repeats) {
   if (pseudo_tops_.empty()) pseudo_tops_ = FindPseudoTops(wiring_);
+  const bool rounds = pseudo_tops_[&node - wiring_.nodes.data()][top];
+  if (node.fixed_ranges && !rounds) return;
   BlobBase& blob = *node.top[top];
   PseudoQuantizer& quantizer = Pseudo(name, blob.type());
-  if (!repeats && Moves(name)) quantizer.Observe(blob);
-  if (!pseudo_tops_[&node - wiring_.nodes.data()][top]) return;
+  if (node.fixed_ranges) {
+    const auto bounds = node.layer->Facts().bounds;
+    if (!quantizer.has_range() && bounds) quantizer.SetRange({bounds->low, bounds->high, ""});
+  } else if (!repeats && Moves(name)) {
+    quantizer.Observe(blob);
+  }
+  if (!rounds) return;
   if (quantizer.has_range()) {
     quantizer.Quantize(&blob);
   } else {

@@ -74,7 +74,10 @@ class RangeResolver {
       return version;
     }
     const std::string name = wiring_.RangeName(node, top);
-    const Range range = Find(name);
+    Range range = node.fixed_ranges ? Range() : Find(name);
+    if (!range.known() && facts.bounds && facts.bounds->top == top) {
+      range = {facts.bounds->low, facts.bounds->high};
+    }
     const bool same =
         facts.range == Rule::kSame || (facts.range == Rule::kTied && HasOneRange(node));
     if (range.known() || !same) version = {"", range};

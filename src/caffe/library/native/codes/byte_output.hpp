@@ -36,6 +36,7 @@ template <class F> DEVICE_FN V Requantized(V sum, const F& f) {
 }
 
 bool IsFast(const ByteOutput& o, long channel, long count) {
+  if (o.values) return false;
   int least = 63;
   for (long c = channel; c < channel + count; ++c) least = o.shift[c] < least ? o.shift[c] : least;
   return !o.negative_multiplier && least >= 32;

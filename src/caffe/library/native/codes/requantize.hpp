@@ -5,6 +5,7 @@ namespace caffe {
 namespace {
 
 #include "math/requantize.h"
+#include "math/sum_value.h"
 
 int Bounded(i64 v, int low, int high) {
   return static_cast<int>(v < low ? low : v > high ? high : v);
@@ -51,9 +52,23 @@ void RequantizeOf(const ByteOutput& o, bool rows_are_channels, long m, long n, c
   }
 }
 
+void StoreValues(const ByteOutput& o, long channel, long count, long rows, const i32* sums,
+                 long stride, float* y) {
+  for (long i = 0; i < rows; ++i, sums += stride, y += o.y_stride) {
+    for (long j = 0; j < count; ++j) {
+      const long c = channel + j;
+      y[j] = sum_value(Sum(sums[j], o.bias[c]), o.multiplier[c], o.shift[c]);
+    }
+  }
+}
+
 // Stores rows [row, row + rows) of `count` channels from `channel` on.
 void StoreOneByOne(const ByteOutput& o, long channel, long count, long row, long rows,
                    const i32* sums, long stride) {
+  if (o.values) {
+    return StoreValues(o, channel, count, rows, sums, stride,
+                       static_cast<float*>(o.y) + row * o.y_stride + channel);
+  }
   StoreAll<false>(o, channel, rows, count, sums, stride,
                   static_cast<u8*>(o.y) + row * o.y_stride + channel);
 }

@@ -126,9 +126,15 @@ void DeepTile(const CodeTile& t, long channel, long channels, long row, i32* sum
              sums);
     for (long c = 0; c < channels; ++c) wide[c] += sums[c];
   }
-  u8* y = static_cast<u8*>(o.y) + row * o.y_stride + channel;
+  const long first = row * o.y_stride + channel;
   for (long c = 0; c < channels; ++c) {
-    y[c] = static_cast<u8>(Code(o, wide[c] + o.bias[channel + c], channel + c));
+    const long at = channel + c;
+    const i64 sum = wide[c] + o.bias[at];
+    if (o.values) {
+      static_cast<float*>(o.y)[first + c] = sum_value(sum, o.multiplier[at], o.shift[at]);
+    } else {
+      static_cast<u8*>(o.y)[first + c] = static_cast<u8>(Code(o, sum, at));
+    }
   }
 }
 
