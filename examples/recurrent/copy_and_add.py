@@ -4,12 +4,13 @@
 copy: symbols come first, then --delay blanks. At the end, marks ask for the symbols one by one.
 add: a sequence of numbers, two of which are marked. At its end the LSTM must know their sum.
 
-Prints the error while it trains, and the result on new sequences. Exits with 1 if the task is not
-solved (--no-check: never).
+Prints the error while it trains, and the result on new sequences, in float and in int8. Exits with
+1 if the task is not solved (--no-check: never).
 """
 import argparse
 import os
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -83,12 +84,11 @@ class Add:
     solved, chance = 0.002, 1 / 6  # the sum of two numbers has a variance of 1/6
 
 
-def make_net(task, args):
+def make_net(task, args, has_loss=True):
     """x [T, N, D] -> LSTM -> its last steps -> scores."""
     net = caffe.NetSpec()
-    net.x, net.cont, net.target = L.Input(ntop=3, shape=[
-        dict(dim=[task.steps, args.items, task.inputs]), dict(dim=[task.steps, args.items]),
-        dict(dim=task.target_shape)])
+    net.x, net.cont = L.Input(ntop=2, shape=[
+        dict(dim=[task.steps, args.items, task.inputs]), dict(dim=[task.steps, args.items])])
     net.lstm = getattr(L, args.layer)(net.x, net.cont, recurrent_param=dict(
         num_output=args.hidden, weight_filler=dict(type='xavier')))
     before = task.steps - task.answers()
@@ -96,7 +96,9 @@ def make_net(task, args):
     net.silence = L.Silence(net.before, ntop=0)
     net.scores = L.InnerProduct(net.last, num_output=task.outputs, axis=2,
                                 weight_filler=dict(type='xavier'))
-    net.loss = task.loss(net, net.scores, net.target)
+    if has_loss:
+        net.target = L.Input(shape=[dict(dim=task.target_shape)])
+        net.loss = task.loss(net, net.scores, net.target)
     return net.to_proto()
 
 
@@ -111,10 +113,33 @@ def remember(net, args, longest, random):
         bias[h:2 * h] = spans
 
 
-def fill(net, batch):
+def continued(task, args):
+    """cont: every sequence begins at the first step."""
+    cont = np.ones((task.steps, args.items))
+    cont[0] = 0
+    return cont
+
+
+def fill(net, batch, cont):
     net.blobs['x'].data[...], net.blobs['target'].data[...] = batch
-    net.blobs['cont'].data[...] = 1
-    net.blobs['cont'].data[0] = 0  # every sequence begins at the first step
+    net.blobs['cont'].data[...] = cont
+
+
+def error_of(net, batches, task, cont):
+    """The mean error on these batches."""
+    return np.mean([task.result(net.forward(x=x, cont=cont)['scores'], target)[0]
+                    for x, target in batches])
+
+
+def in_int8(trained, batches, task, args):
+    """The net with the weights of `trained` and products of int8, calibrated on the batches."""
+    with tempfile.TemporaryDirectory() as folder:
+        weights, out = os.path.join(folder, 'trained.caffemodel'), os.path.join(folder, 'int8')
+        trained.save(weights)
+        caffe.quantize((make_net(task, args, has_loss=False), weights),
+                       [dict(x=x, cont=continued(task, args)) for x, _ in batches],
+                       type='int8', out=out)
+        return caffe.Net(out + '.prototxt', caffe.TEST, weights=out + '.caffemodel')
 
 
 def main():
@@ -144,7 +169,7 @@ def main():
     remember(solver.net, args, task.longest, random)
     begin, results = time.time(), []
     for iteration in range(1, args.iterations + 1):
-        fill(solver.net, task.batch(random, args.items))
+        fill(solver.net, task.batch(random, args.items), continued(task, args))
         solver.step(1)
         results.append(task.result(solver.net.blobs['scores'].data,
                                    solver.net.blobs['target'].data)[0])
@@ -153,17 +178,16 @@ def main():
             print('%5d iterations, %4.0f s: error %.5f' % (iteration, time.time() - begin, recent))
         if iteration >= 50 and recent < task.solved / 2:
             break
-    errors = []
-    test = caffe.Net(make_net(task, args), caffe.TEST)
+    test = caffe.Net(make_net(task, args, has_loss=False), caffe.TEST)
     test.share_with(solver.net)
-    for _ in range(20):
-        fill(test, task.batch(random, args.items))
-        test.forward()
-        errors.append(task.result(test.blobs['scores'].data, test.blobs['target'].data)[0])
-    error = np.mean(errors)
+    calibration = [task.batch(random, args.items) for _ in range(4)]
+    batches = [task.batch(random, args.items) for _ in range(20)]
+    error = error_of(test, batches, task, continued(task, args))
     print('%s, %d steps, after %d iterations and %.0f s: error %.5f on new sequences; '
           'chance has %.3f' % (args.task, task.steps, iteration, time.time() - begin, error,
                                task.chance))
+    int8 = in_int8(test, calibration, task, args)
+    print('in int8: error %.5f' % error_of(int8, batches, task, continued(task, args)))
     return 0 if args.no_check or error < task.solved else 1
 
 

@@ -4,11 +4,12 @@
 The text consists of sentences of a small grammar (see Grammar). Each of the sequences in a batch is
 a part of it, read on from one iteration to the next: the LSTM carries its state. A second net, of
 one time step, shares the weights and writes. Prints what it writes, how much of it are words, and
-how many sentences follow the grammar.
+how many sentences follow the grammar; then the same of the net in int8.
 """
 import argparse
 import os
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -87,6 +88,24 @@ def make_net(letters, steps, items, hidden, train):
     return net.to_proto()
 
 
+def in_int8(trained, batches, letters, args):
+    """A net of one step with the weights of `trained` and products of int8, calibrated on the
+    batches x [T, N, letters].
+    """
+    def net(steps, items):
+        return make_net(len(letters), steps, items, args.hidden, False)
+
+    cont = np.ones((args.steps, args.items))
+    with tempfile.TemporaryDirectory() as folder:
+        weights, out = os.path.join(folder, 'trained.caffemodel'), os.path.join(folder, 'int8')
+        trained.save(weights)
+        caffe.quantize((net(args.steps, args.items), weights),
+                       [dict(x=x, cont=cont) for x in batches], type='int8', out=out)
+        proto = net(1, 1)
+        proto.data_type = caffe.proto.caffe_pb2.CAFFE_INT8_QUANTIZED
+        return caffe.Net(proto, caffe.TEST, weights=out + '.caffemodel')
+
+
 def write(net, letters, count, random, temperature):
     """Letters drawn one after the other; each is what the net reads next."""
     written, letter = [], letters.index(' ')
@@ -145,15 +164,18 @@ def main():
 
     writer = caffe.Net(make_net(len(letters), 1, 1, args.hidden, False), caffe.TEST)
     writer.share_with(solver.net)
-    written = write(writer, letters, args.letters, random, args.temperature)
-    sentences = written.split('. ')[:-1]
-    words = [word for sentence in sentences for word in sentence.strip().split(' ')]
-    print('\n' + '.\n'.join(sentences[:8]) + '.\n')
-    if words:
-        print('%d letters: %.1f%% of %d words are known, %.1f%% of %d sentences follow the grammar'
-              % (args.letters, 100 * np.mean([word in grammar.vocabulary() for word in words]),
-                 len(words), 100 * np.mean([grammar.accepts(one) for one in sentences]),
-                 len(sentences)))
+    parts = [one_hot[rows[at:at + args.steps]] for at in range(0, 8 * args.steps, args.steps)]
+    for name, net in ('float', writer), ('int8', in_int8(writer, parts, letters, args)):
+        written = write(net, letters, args.letters, np.random.RandomState(args.seed),
+                        args.temperature)
+        sentences = written.split('. ')[:-1]
+        words = [word for sentence in sentences for word in sentence.strip().split(' ')]
+        print('\n' + '.\n'.join(sentences[:8]) + '.\n')
+        if words:
+            known = 100 * np.mean([word in grammar.vocabulary() for word in words])
+            right = 100 * np.mean([grammar.accepts(one) for one in sentences])
+            print('%s, %d letters: %.1f%% of %d words are known, %.1f%% of %d sentences follow the '
+                  'grammar' % (name, args.letters, known, len(words), right, len(sentences)))
     return 0
 
 

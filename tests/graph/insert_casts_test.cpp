@@ -98,12 +98,20 @@ TEST(InsertCastsTest, APairThatCancelsIsLeftOut) {
            "layer { name: 'c' type: 'Softmax' bottom: 'a' top: 'c' compute_data_type: CAFFE_FLOAT "
            "}";
   };
+  EXPECT_EQ(Cast(chain("CAFFE_INT16_QUANTIZED")),
+            "data (Input) -> data\n"
+            "data_as_quant16 (Quantizer) data -> data_as_quant16 float/float/quant16\n"
+            "a (InnerProduct) data_as_quant16 -> a_in_quant16 quant16\n"
+            "a_from_a_in_quant16 (Quantizer) a_in_quant16 -> a float/quant16/float\n"
+            "b (InnerProduct) a_in_quant16 -> b quant16\n"
+            "c (Softmax) a -> c\n");
+  // Inner products of 8 bits store float themselves.
   EXPECT_EQ(Cast(chain("CAFFE_INT8_QUANTIZED")),
             "data (Input) -> data\n"
             "data_as_quant8 (Quantizer) data -> data_as_quant8 float/float/quant8\n"
-            "a (InnerProduct) data_as_quant8 -> a_in_quant8 quant8\n"
-            "a_from_a_in_quant8 (Quantizer) a_in_quant8 -> a float/quant8/float\n"
-            "b (InnerProduct) a_in_quant8 -> b quant8\n"
+            "a (InnerProduct) data_as_quant8 -> a quant8/quant8/float\n"
+            "a_as_quant8 (Quantizer) a -> a_as_quant8 float/float/quant8\n"
+            "b (InnerProduct) a_as_quant8 -> b quant8\n"
             "c (Softmax) a -> c\n");
   EXPECT_TRUE(
       Holds(Cast(chain("CAFFE_HALF", "Softmax")), "b (InnerProduct) a_in_half -> b half\n"));

@@ -150,7 +150,9 @@ TEST(PreparedWeightsTest, StepsOfARecurrentLayerShareThem) {
         EXPECT_GE(bytes, 32 * 32 * 2) << type << " " << phase << " " << data_type;
         // The product of all steps with the input has too many rows for the libraries packed and
         // rows.
-        EXPECT_EQ(bytes, derived(type, phase, data_type, 4)) << type << " " << phase;
+        // The element-wise layers of a step of RNN are one, which has a number of its own.
+        const int64_t own = type == "RNN" && phase == TEST ? 4 : 0;
+        EXPECT_EQ(bytes, derived(type, phase, data_type, 4) + 2 * own) << type << " " << phase;
       }
     }
   }

@@ -24,7 +24,11 @@ def test_an_easy_task_is_solved(task, layer):
     code, text = run('copy_and_add.py', task, '--delay', '8', '--symbols', '1', '--hidden', '24',
                      '--rate', '0.01', '--layer', layer)
     assert code == 0, text
-    assert re.search(r'%s, \d+ steps, after \d+ iterations .* on new sequences' % task, text), text
+    found = re.search(r'%s, \d+ steps, after \d+ iterations .*error ([\d.]+) on new sequences'
+                      % task, text)
+    assert found, text
+    int8 = float(re.search(r'in int8: error ([\d.]+)', text).group(1))
+    assert int8 < float(found.group(1)) + 0.01, text
 
 
 def test_a_task_that_was_not_learned_fails():
@@ -38,8 +42,9 @@ def test_text_is_mostly_words():
     code, text = run('write_text.py', '--iterations', '250', '--sentences', '1500', '--hidden', '64',
                      '--letters', '600')
     assert code == 0, text
-    known = float(re.search(r'([\d.]+)% of \d+ words are known', text).group(1))
-    assert known > 60, text
+    for name in 'float', 'int8':
+        known = float(re.search(r'%s, 600 letters: ([\d.]+)%% of \d+ words' % name, text).group(1))
+        assert known > 60, text
 
 
 def test_the_grammar_accepts_what_it_makes():

@@ -3,7 +3,8 @@
 
 Both have the same weights; the outputs are compared before anything is measured. An iteration of
 training is a forward and a backward pass through all steps and an update by SGD. Without PyTorch
-only Cortado is measured.
+only Cortado is measured. With --type int8, forward passes with products of int8 and in float, both
+in Cortado.
 """
 import argparse
 import datetime
@@ -26,14 +27,15 @@ def parse_arguments():
     parser.add_argument('--sizes', nargs='*', default=SIZES, metavar='T,N,D,H',
                         help='steps, sequences, inputs and outputs of a step')
     parser.add_argument('--device', default='cpu')
-    parser.add_argument('--type', choices=['float', 'half', 'bfloat16'], default='float')
+    parser.add_argument('--type', choices=['float', 'half', 'bfloat16', 'int8'],
+                        default='float')
     parser.add_argument('--rounds', type=int, default=15)
     parser.add_argument('--output', metavar='FILE', help='write the report to this file, too')
     return parser.parse_args()
 
 
 class Ours:
-    name = 'Cortado'
+    name, wait_for = 'Cortado', 'loss'
 
     def __init__(self, arguments, size):
         import caffe
@@ -49,7 +51,8 @@ class Ours:
             bias_filler=dict(type='uniform', min=-0.05, max=0.05)))
         net.loss = L.EuclideanLoss(net.h, net.target)
         proto = net.to_proto()
-        proto.data_type = caffe_pb2.DataTypeProto.Value('CAFFE_' + arguments.type.upper())
+        float_type = 'float' if arguments.type == 'int8' else arguments.type
+        proto.data_type = caffe_pb2.DataTypeProto.Value('CAFFE_' + float_type.upper())
         config = caffe.SolverParameter()
         config.net_param = proto
         config.base_lr, config.lr_policy, config.random_seed = 1e-6, 'fixed', 1
@@ -61,9 +64,30 @@ class Ours:
         self.data = [random.uniform(-1, 1, shape).astype('f')
                      for shape in ((steps, items, inputs), (steps, items, hidden))]
         for net in (self.net, self.solver.net):
-            net.blobs['x'].float_data, net.blobs['target'].float_data = self.data
-            net.blobs['cont'].data[...] = 1
-            net.blobs['cont'].data[0] = 0
+            self.fill(net)
+        self.proto = proto
+
+    def in_int8(self):
+        """The same layer with products of int8; x and h lie between -1 and 1."""
+        import caffe
+        from caffe.proto import caffe_pb2
+        proto = caffe_pb2.NetParameter()
+        proto.CopyFrom(self.proto)
+        del proto.layer[-1]  # the loss
+        proto.data_type = caffe_pb2.CAFFE_INT8_QUANTIZED
+        proto.quantizer.add(name='x', observed_min=-1, observed_max=1)
+        other = Ours.__new__(Ours)
+        other.name, other.net = 'int8', caffe.Net(proto, caffe.TEST)
+        other.net.share_with(self.net)
+        other.data = self.data
+        other.fill(other.net)
+        other.wait_for = 'h'
+        return other
+
+    def fill(self, net):
+        net.blobs['x'].float_data, net.blobs['target'].float_data = self.data
+        net.blobs['cont'].data[...] = 1
+        net.blobs['cont'].data[0] = 0
 
     def weights(self):
         return [blob.data.copy() for blob in self.net.params['h']]
@@ -74,7 +98,7 @@ class Ours:
 
     def forward(self):
         self.net.forward()
-        self.net.blobs['loss'].float_data  # waits
+        self.net.blobs[self.wait_for].float_data  # waits
 
     def train(self):
         self.solver.step(1)  # its loss waits
@@ -143,6 +167,14 @@ def row(arguments, size):
     import numpy as np
     sides = [Ours(arguments, size)]
     outputs = [sides[0].output()]
+    if arguments.type == 'int8':
+        sides.append(sides[0].in_int8())
+        difference = np.abs(outputs[0] - sides[1].output()).max()
+        assert difference < 0.05, 'the outputs differ by %g' % difference
+        times = measure(sides, 'forward', arguments.rounds)
+        return '| %s | %.2f | %.2f | %.2f | %.4f |' % (
+            ','.join(map(str, size)), times['int8'], times['Cortado'],
+            times['Cortado'] / times['int8'], difference)
     try:
         import torch  # noqa: F401
     except ImportError:
@@ -168,9 +200,13 @@ def main():
     caffe.set_device(arguments.device)
     lines = ['%s, %s, %d processors, %s, %s, at %s' % (
         datetime.date.today(), processor(), os.cpu_count(), caffe.device().name, arguments.type,
-        commit()), '',
-        '| T,N,D,H | forward, ms | PyTorch | ratio | training, ms | PyTorch | ratio |',
-        '|---|---|---|---|---|---|---|']
+        commit()), '']
+    if arguments.type == 'int8':
+        lines += ['| T,N,D,H | int8, ms | float, ms | ratio | largest difference |',
+                  '|---|---|---|---|---|']
+    else:
+        lines += ['| T,N,D,H | forward, ms | PyTorch | ratio | training, ms | PyTorch | ratio |',
+                  '|---|---|---|---|---|---|---|']
     for size in arguments.sizes:
         lines.append(row(arguments, [int(part) for part in size.split(',')]))
     write_report('\n'.join(lines) + '\n', arguments.output)
