@@ -54,10 +54,23 @@ void RequantizeOf(const ByteOutput& o, bool rows_are_channels, long m, long n, c
 
 void StoreValues(const ByteOutput& o, long channel, long count, long rows, const i32* sums,
                  long stride, float* y) {
-  for (long i = 0; i < rows; ++i, sums += stride, y += o.y_stride) {
-    for (long j = 0; j < count; ++j) {
-      const long c = channel + j;
-      y[j] = sum_value(Sum(sums[j], o.bias[c]), o.multiplier[c], o.shift[c]);
+  constexpr long kPart = 16;
+  for (long first = 0; first < count; first += kPart) {
+    const long part = count - first < kPart ? count - first : kPart;
+    i32 bias[kPart] = {};
+    float scale[kPart] = {};
+    for (long j = 0; j < part; ++j) {
+      const long c = channel + first + j;
+      bias[j] = static_cast<i32>(o.bias[c]);
+      scale[j] = sum_scale(o.multiplier[c], o.shift[c]);
+    }
+    for (long i = 0; i < rows; ++i) {
+      const i32* from = sums + i * stride + first;
+      float* to = y + i * o.y_stride + first;
+      const auto store = [&](long end) {
+        for (long j = 0; j < end; ++j) to[j] = static_cast<float>(Sum(from[j], bias[j])) * scale[j];
+      };
+      part == kPart ? store(kPart) : store(part);
     }
   }
 }
