@@ -89,17 +89,25 @@ def write(folder, **nets):
             file.write('# Written by generate.py.\n%s' % proto)
 
 
-def typed_nets(deploy, description):
-    """Writes the nets that the command line names; returns whether it names any."""
+def typed_nets(deploy, description, **variants):
+    """Writes the nets that the command line names; returns whether it names any. variants: other
+    functions like `deploy`, each for an option of its name."""
     parser = argparse.ArgumentParser(description=description,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--types', nargs='*', choices=TYPES, default=[], metavar='TYPE',
                         help='of %s' % ', '.join(TYPES))
     parser.add_argument('--batches', nargs='*', type=int, default=[], metavar='N')
+    for variant in variants:
+        parser.add_argument('--' + variant, action='store_true', help='nets of this variant')
     parser.add_argument('--output', default='.', metavar='FOLDER')
     arguments = parser.parse_args()
     if bool(arguments.types) != bool(arguments.batches):
         parser.error('--types and --batches go together')
+    for variant, function in variants.items():
+        if getattr(arguments, variant):
+            deploy = function
+            if not arguments.types:
+                parser.error('--%s is for --types and --batches' % variant)
     for name in arguments.types:
         number = caffe_pb2.DataTypeProto.Value(TYPES[name])
         for batch in arguments.batches:

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Trains a mixture of experts on MNIST or CIFAR-10 and draws which expert takes which class.
 
-With --dense also the net without a gate that multiplies as often. The drawing has a row for each
+With --dense also the net without a gate that multiplies as often. With --types the trained nets are
+also stored in these types, and their accuracies on training and test images printed (as tables 4.8
+and 4.9 of Tschopp's thesis of 2018). The drawing has a row for each
 expert; a column is a class, and its numbers are the shares of the weight that the gate gives to the
 experts on the test images of the class.
 """
@@ -9,6 +11,7 @@ import argparse
 import gzip
 import os
 import sys
+import tempfile
 import time
 
 from moe_nets import (BALANCE, BALANCES, CHANNELS, CLASSES, FIRST_SUPER_CLASS, HERE, ROOT, Mixture,
@@ -46,6 +49,8 @@ def parse_arguments():
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--images', type=int, default=10000, help='test images')
     parser.add_argument('--dense', action='store_true', help='also train the dense net')
+    parser.add_argument('--types', nargs='*', choices=['half', 'bfloat16', 'int16', 'int8'],
+                        default=[], metavar='TYPE', help='of half, bfloat16, int16, int8')
     parser.add_argument('--output', default=HERE, metavar='FOLDER', help='for the drawing')
     return parser.parse_args()
 
@@ -168,6 +173,30 @@ def test(net, sizes, data, count):
     return percent * right, shares, used, percent * right_super
 
 
+# ---- Other types.
+
+CALIBRATION = 20  # batches of training images
+
+
+def in_type(net, sizes, kind, images):
+    """The trained net in a type, calibrated on the first images."""
+    batches = [dict(data=images[begin:begin + TEST_BATCH])
+               for begin in range(0, CALIBRATION * TEST_BATCH, TEST_BATCH)]
+    with tempfile.TemporaryDirectory() as folder:
+        weights, out = os.path.join(folder, 'trained.caffemodel'), os.path.join(folder, kind)
+        net.save(weights)
+        caffe.quantize((sizes.make(TEST_BATCH, loss=False), weights), batches, type=kind, out=out)
+        return caffe.Net(out + '.prototxt', caffe.TEST, weights=out + '.caffemodel')
+
+
+def print_types(name, net, sizes, training, testing, arguments):
+    """A row for each type: the percentages of right images."""
+    for kind in ['float'] + arguments.types:
+        typed = net if kind == 'float' else in_type(net, sizes, kind, training[0])
+        found = [test(typed, sizes, data, arguments.images)[0] for data in (training, testing)]
+        print('| %s | %s | %.2f | %.2f |' % (name, kind, *found), flush=True)
+
+
 # ---- The drawing.
 
 def draw(path, shares, names, title):
@@ -196,8 +225,8 @@ def main():
     mixture = Mixture(arguments.set, arguments.experts, arguments.select, arguments.channels,
                       arguments.balance, arguments.capacity, arguments.super_classes)
     begin = time.perf_counter()
-    accuracy, shares, used, right_super = test(train(mixture, training, arguments), mixture, testing,
-                                               arguments.images)
+    mixture_net = train(mixture, training, arguments)
+    accuracy, shares, used, right_super = test(mixture_net, mixture, testing, arguments.images)
     print('mixture, %d of %d experts with %d channels: %.2f %% right, %.1f s' % (
         mixture.select, mixture.experts, mixture.channels, accuracy, time.perf_counter() - begin))
     use = used / used.sum() * mixture.experts
@@ -207,9 +236,15 @@ def main():
     if arguments.dense:
         dense = mixture.dense()
         begin = time.perf_counter()
-        found, *_ = test(train(dense, training, arguments), dense, testing, arguments.images)
+        dense_net = train(dense, training, arguments)
+        found, *_ = test(dense_net, dense, testing, arguments.images)
         print('dense, %d channels: %.2f %% right, %.1f s' % (
             dense.channels, found, time.perf_counter() - begin))
+    if arguments.types:
+        print('| net | type | training, % | test, % |\n|---|---|---:|---:|')
+        print_types('mixture', mixture_net, mixture, training, testing, arguments)
+        if arguments.dense:
+            print_types('dense', dense_net, dense, training, testing, arguments)
     path = os.path.join(arguments.output, '%s_experts.png' % arguments.set)
     draw(path, shares / np.maximum(shares.sum(0, keepdims=True), 1e-9), CLASSES[arguments.set],
          '%s: %.2f %% right, in %% of the weight of a class' % (arguments.set, accuracy))

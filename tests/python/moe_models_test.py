@@ -13,7 +13,9 @@ from models_test import MODELS, generator, read
 
 INT8 = caffe_pb2.CAFFE_INT8_QUANTIZED
 FILES = [('lenet_moe', 'deploy', 'lenet_moe'), ('lenet_moe', 'train_test', 'lenet_moe_train_test'),
-         ('caffenet_moe', 'deploy', 'deploy'), ('caffenet_moe', 'train_val', 'train_val')]
+         ('caffenet_moe', 'deploy', 'deploy'), ('caffenet_moe', 'train_val', 'train_val'),
+         ('caffenet_moe', 'thesis_deploy', 'thesis_deploy'),
+         ('caffenet_moe', 'thesis_train_val', 'thesis_train_val')]
 
 
 @pytest.mark.parametrize('model,function,file', FILES)
@@ -21,9 +23,13 @@ def test_prototxts_are_what_the_generators_write(model, function, file):
     assert getattr(generator(model), function)() == read(model, file + '.prototxt')
 
 
-def test_the_solver_names_the_net_of_both_phases():
-    solver = read('lenet_moe', 'lenet_moe_solver.prototxt', caffe_pb2.SolverParameter)
-    assert solver.net == 'models/lenet_moe/lenet_moe_train_test.prototxt'
+@pytest.mark.parametrize('model,file,net', [
+    ('lenet_moe', 'lenet_moe_solver', 'lenet_moe_train_test'),
+    ('caffenet_moe', 'solver', 'train_val'), ('caffenet_moe', 'thesis_solver', 'thesis_train_val')])
+def test_the_solver_names_the_net_of_both_phases(model, file, net):
+    solver = read(model, file + '.prototxt', caffe_pb2.SolverParameter)
+    assert solver.net == 'models/%s/%s.prototxt' % (model, net)
+    assert os.path.exists(os.path.join(MODELS, model, net + '.prototxt'))
 
 
 def moe_of(net):
@@ -94,6 +100,49 @@ def test_caffenet_moe_trains():
     # loss.
     moved = [np.abs(blob.diff).max() > 0 for blob in net.params['moe'][8::12]]
     assert len(moved) == 16 and 4 <= sum(moved) <= 8
+
+
+SMALL = dict(data=(67, 6), classes=10, fc6=16, fc7=32)
+
+
+def test_the_mixture_of_the_thesis_trains():
+    module = generator('caffenet_moe')
+    caffe.set_random_seed(1)
+    net = caffe.Net(module.thesis_train_val(balance=120, **SMALL), caffe.TRAIN)
+    losses = net.forward()
+    net.backward()
+    # Equation 1.11: the mean over the experts of (K / N - c / B)^2.
+    use = np.array(net.blobs['use'].data[0], np.float64)
+    counts = use * 6
+    np.testing.assert_allclose(counts, np.round(counts), atol=1e-4)
+    assert counts.sum() == pytest.approx(4 * 6)
+    equation = np.mean((4 / 16 - use) ** 2)
+    (reg,) = [layer for layer in module.thesis_train_val(balance=120).layer if layer.name == 'reg']
+    assert equation > 0
+    assert reg.loss_weight[0] * losses['reg'] == pytest.approx(120 * equation, rel=1e-5)
+    assert module.BALANCE == 120
+    scaled = net.params['moe'][8]  # w(c), behind the blobs of conv2, fc1, fc2 and fc3
+    assert scaled.shape == (16,) and np.abs(scaled.diff).max() > 0
+
+
+def test_the_gate_of_the_thesis_is_random_in_both_phases():
+    module = generator('caffenet_moe')
+    images = np.random.default_rng(1).normal(0, 50, (6, 3, 67, 67))
+    for random, deploy in ((True, module.thesis_deploy), (False, module.deploy)):
+        net = caffe.Net(deploy(batch_size=6, size=67, classes=10, fc6=16, fc7=32), caffe.TEST)
+        first, second = [np.array(net.forward(data=images)['prob']) for _ in range(2)]
+        assert (first != second).any() == random
+
+
+def test_nets_of_the_thesis_by_type_and_batch(tmp_path):
+    program = os.path.join(MODELS, 'caffenet_moe', 'generate.py')
+    subprocess.run([sys.executable, program, '--thesis', '--types', 'half', '--batches', '3',
+                    '--output', str(tmp_path)], check=True)
+    net = read('caffenet_moe', str(tmp_path / 'deploy_half_3.prototxt'))
+    wide = [layer for layer in moe_of(net).moe_param.gating_net.layer if layer.name == 'wide']
+    assert wide[0].dummy_data_param.shape[0].dim[0] == 3
+    run = subprocess.run([sys.executable, program, '--thesis'], capture_output=True, text=True)
+    assert run.returncode == 2 and '--thesis is for --types and --batches' in run.stderr
 
 
 @pytest.mark.parametrize('data_type', ['CAFFE_HALF', 'CAFFE_INT16_QUANTIZED', 'CAFFE_INT8_QUANTIZED'])
