@@ -6,7 +6,7 @@ are those of create_imagenet.py; test.py measures the accuracy on the validation
 """
 import argparse
 
-from imagenet_net import HERE, MODELS, caffe, generator, with_data
+from imagenet_net import HERE, MODELS, caffe, train_val
 
 
 def parse_arguments():
@@ -31,8 +31,7 @@ def main():
     arguments = parse_arguments()
     if arguments.device:
         caffe.set_device(arguments.device)
-    net = with_data(generator(arguments.model).train_val(), arguments.data, test='train',
-                    batch=arguments.batch)
+    net = train_val(arguments.model, arguments.data, batch=arguments.batch, test='train')
     report = caffe.quantize((net, arguments.weights), type=arguments.type, out=arguments.out,
                             method=arguments.method, calibrate=arguments.batches,
                             held_out=arguments.held_out,

@@ -12,7 +12,9 @@ from google.protobuf import text_format  # noqa: E402
 
 from caffe.proto import caffe_pb2  # noqa: E402
 
-MODELS = ('alexnet', 'caffenet', 'caffenet_moe', 'googlenet', 'mobilenet_v1', 'resnet50',
+# The mixture of the thesis is another function of the same generator.
+THESIS = 'caffenet_moe_thesis'
+MODELS = ('alexnet', 'caffenet', 'caffenet_moe', THESIS, 'googlenet', 'mobilenet_v1', 'resnet50',
           'squeezenet', 'vgg16')
 TYPES = {'float': None, 'half': caffe_pb2.CAFFE_HALF, 'bfloat16': caffe_pb2.CAFFE_BFLOAT16}
 
@@ -23,6 +25,25 @@ def generator(model):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def train_val(model, folder, data_type=None, train_batch=None, batch=None, test='val'):
+    """The net of both phases on the databases of a folder. train_batch, batch: images at a time in
+    phases TRAIN and TEST, if not those of the model. test: 'val' or 'train', the images of phase
+    TEST."""
+    if model == THESIS:
+        module = generator('caffenet_moe')
+        net = module.thesis_train_val(data_type=data_type, batches=(
+            train_batch or module.TRAIN_BATCH, batch or module.TEST_BATCH))
+    else:
+        net = generator(model).train_val(data_type=data_type)
+    with_data(net, folder, test=test)
+    for layer in net.layer:
+        if layer.type == 'Data':
+            training = caffe_pb2.TRAIN in [rule.phase for rule in layer.include]
+            layer.data_param.batch_size = (
+                train_batch if training else batch) or layer.data_param.batch_size
+    return net
 
 
 def read_net(path):

@@ -6,7 +6,7 @@ The net is a model with float weights, or a prototxt and a caffemodel of calibra
 import argparse
 import time
 
-from imagenet_net import (HERE, MODELS, TYPES, accuracy_line, caffe, generator, read_net,
+from imagenet_net import (HERE, MODELS, TYPES, accuracy_line, caffe, read_net, train_val,
                           with_data)
 
 
@@ -28,10 +28,12 @@ def main():
     arguments = parse_arguments()
     if arguments.device:
         caffe.set_device(arguments.device)
-    net = read_net(arguments.net) if arguments.net else generator(arguments.model).train_val(
-        data_type=TYPES[arguments.type])
-    net = caffe.Net(with_data(net, arguments.data, batch=arguments.batch), caffe.TEST,
-                    weights=arguments.weights)
+    if arguments.net:
+        net = with_data(read_net(arguments.net), arguments.data, batch=arguments.batch)
+    else:
+        net = train_val(arguments.model, arguments.data, TYPES[arguments.type],
+                        batch=arguments.batch)
+    net = caffe.Net(net, caffe.TEST, weights=arguments.weights)
     begin = time.perf_counter()
     line = accuracy_line(net, arguments.batches)
     print('%s; %.1f s' % (line, time.perf_counter() - begin))

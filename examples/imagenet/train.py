@@ -7,7 +7,7 @@ import argparse
 import os
 import time
 
-from imagenet_net import HERE, MODELS, TYPES, accuracy_line, caffe, generator, with_data
+from imagenet_net import HERE, MODELS, THESIS, TYPES, accuracy_line, caffe, train_val
 from caffe.proto import caffe_pb2
 
 # Rate, how it changes, iterations, batch, weight decay.
@@ -15,7 +15,7 @@ STEPS = dict(lr_policy='step', gamma=0.1, stepsize=100000)
 POLY = dict(lr_policy='poly', power=1)
 SCHEDULES = {
     'alexnet': (0.01, STEPS, 450000, 256, 5e-4), 'caffenet': (0.01, STEPS, 450000, 256, 5e-4),
-    'caffenet_moe': (0.01, STEPS, 450000, 128, 5e-4),
+    'caffenet_moe': (0.01, STEPS, 450000, 128, 5e-4), THESIS: (0.01, STEPS, 450000, 128, 5e-4),
     'googlenet': (0.01, dict(lr_policy='poly', power=0.5), 2400000, 32, 2e-4),
     'mobilenet_v1': (0.01, STEPS, 450000, 256, 5e-4),
     'resnet50': (0.1, dict(lr_policy='step', gamma=0.1, stepsize=150000), 600000, 256, 1e-4),
@@ -46,11 +46,8 @@ def settings(arguments):
     batch = arguments.batch or batch
     if batch % arguments.accumulate:
         raise SystemExit('%d images cannot be divided by %d passes' % (batch, arguments.accumulate))
-    net = generator(arguments.model).train_val(data_type=TYPES[arguments.type])
-    with_data(net, arguments.data)
-    for layer in net.layer:
-        if layer.type == 'Data' and caffe_pb2.TRAIN in [rule.phase for rule in layer.include]:
-            layer.data_param.batch_size = batch // arguments.accumulate
+    net = train_val(arguments.model, arguments.data, TYPES[arguments.type],
+                    train_batch=batch // arguments.accumulate)
     iterations = arguments.iterations or iterations
     return caffe_pb2.SolverParameter(
         net_param=net, type='SGD', base_lr=arguments.rate or rate, momentum=0.9,
@@ -72,8 +69,8 @@ def main():
     seconds = time.perf_counter() - begin
     path = '%s_trained.caffemodel' % (arguments.output or arguments.model)
     solver.net.save(path)
-    test = caffe.Net(with_data(generator(arguments.model).train_val(
-        data_type=TYPES[arguments.type]), arguments.data), caffe.TEST, weights=path)
+    test = caffe.Net(train_val(arguments.model, arguments.data, TYPES[arguments.type]),
+                     caffe.TEST, weights=path)
     print('%d iterations in %.1f s; %s' % (solver.iter, seconds,
                                            accuracy_line(test, arguments.test_batches)))
     print('The weights are in', os.path.abspath(path))

@@ -18,8 +18,8 @@ from imagenet import (L, LEARNED, P, TEST, TRAIN, NetSpec, add_data, add_loss,  
 
 SIZE, EXPERTS, SELECTED = 227, 16, 4
 TRAIN_BATCH, TEST_BATCH = 128, 50
-# The weight of equation 1.11 in the published net: the mean over the experts of the squared error of
-# the use. Its EuclideanLoss has half the sum over the experts, with the weight 15.
+# The weight of equation 1.11 in the published net: the mean over the experts of the squared error
+# of the use. Its EuclideanLoss has half the sum over the experts, with the weight 15.
 BALANCE = 15 * EXPERTS / 2
 
 

@@ -80,7 +80,7 @@ TEST_P(RecurrentCodesTest, ValuesByTheFormulas) {
             for (double& value : *numbers) value = Rounded(value, kMost);
           }
           const Numbers expected = f.Run(x, Values(*one.net, "cont"), fixed, &one.h, &one.c);
-          // Of RNN, two products read states.
+          // Two products of RNN read states.
           const double tolerance = kind == Recurrence::kRNN ? 0.015 : 0.008;
           ExpectNear(Values(*one.net, "y"), expected, tolerance, "y");
         }

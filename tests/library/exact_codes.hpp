@@ -219,8 +219,8 @@ inline Operands RandomOperands(const GemmDescriptor& d, uint64_t seed) {
   return operands;
 }
 
-// What `result` makes of the sum of each element and its channel; elements of C that no product
-// reaches are `unused`.
+// For each element of C, `result` of its sum and its channel; elements that no product reaches are
+// `unused`.
 template <class T, class Result>
 std::vector<T> FromSums(const GemmDescriptor& d, const Operands& operands, const Channels& channels,
                         T unused, const Result& result) {

@@ -117,7 +117,7 @@ def test_the_table_of_layers_is_that_of_the_command():
             said[name] = rest
     for name, (types, floats, quantized) in said.items():
         layer = known[name]
-        sets = {'float kinds': FLOATS, 'all': FLOATS | {'quant8', 'quant16'},
+        sets = {'float kinds': FLOATS, 'float kinds, `quant8`': FLOATS | {'quant8'}, 'all': FLOATS | {'quant8', 'quant16'},
                 'any to any': {'any', 'to'}}
         assert set(layer['types'].split()) == sets[types], name
         assert (quantized == 'no') == (types == 'float kinds'), name

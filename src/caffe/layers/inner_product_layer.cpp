@@ -18,7 +18,8 @@ namespace {
 // inner_product_param: num_output, bias_term (true), weight_filler, bias_filler, axis (1),
 //   transpose (false).
 // Types: float kinds; quant8 and quant16 forward, per output unless blobs_quantizer(0) says
-// per_tensor, see QuantizedParameters. Sums of quant8 may be stored as float. Weights and bias are masters (float, double for double).
+// per_tensor, see QuantizedParameters. Sums of quant8 may be stored as float. Weights and bias are
+// masters (float, double for double).
 //
 // GroupedInnerProduct is one of the layers that compute a MOE layer: an InnerProduct for each
 // expert, which computes the rows of that expert.
