@@ -292,6 +292,32 @@ TEST(GemmTest, FewRows) {
   SetHostLevel(before);
 }
 
+// Some rows of B in a type of users are widened at a time; a small B is prepared as float.
+TEST(GemmTest, FewRowsOfATypeOfUsers) {
+  Device* cpu = Runtime::Get().cpu();
+  for (const std::string type : {"fp8_e4m3", "float10"}) {
+    for (const int64_t m : {1, 3, 8, 9}) {
+      for (const int64_t k : {64, 1001}) {
+        GemmDescriptor d = Product(m, 1200, k, false, true);
+        d.in = DataTypeByName(type);
+        d.out = kFloat;
+        d.ldb = k + 3;
+        d.epilogue.bias = Epilogue::Bias::kPerColumn;
+        d.epilogue.stages = {kPlainReLU};
+        const auto libraries = Multiplexer::GemmLibraries(cpu, d);
+        EXPECT_EQ(libraries[0] == "rows", m <= 8 && k == 1001) << d.name();
+        const Array a(cpu, d.in, Values(SizeA(d), 1)), b(cpu, d.in, Values(SizeB(d), 2));
+        const auto bias = Values(d.n, 4);
+        const Array c(cpu, kFloat, std::vector<double>(SizeC(d), 7)), dbias(cpu, kFloat, bias);
+        auto expected = c.Read();
+        Reference(d, a.Read(), b.Read(), bias, 2, 0, &expected);
+        test::Run(*Multiplexer::GemmBy(libraries[0], cpu, d), cpu, {a, b, c, dbias, 2, 0});
+        test::ExpectNear(c.Read(), expected, test::Tolerance(kFloat), d.name());
+      }
+    }
+  }
+}
+
 // Each code of bfloat16, against the formula of the layers.
 TEST(GemmTest, ClippedCodesOfBfloat16) {
   const std::string before = HostLevel();

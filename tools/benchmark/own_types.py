@@ -4,8 +4,10 @@
 --accuracy DATA classifies images of ImageNet by SqueezeNet in every type. --speed times nets of
 models/ in fp8_e4m3: as they are, whose kernels convert many elements at a time, and the float net
 with every element converted by itself after each layer. --whole times LeNet and SqueezeNet in types of one,
-two and four bytes, in turns with float. --casts counts the casts of these nets in two types. Without
-an option: --speed and --casts. float24 is a float without its lowest 8 bits.
+two and four bytes, in turns with float. --casts counts the casts of these nets in two types.
+--memory compares the memory of nets whose products alone are in a type with that of the same nets
+with a Quantizer layer before and behind each product, as without the passes that move and leave out
+casts. Without an option: --speed and --casts. float24 is a float without its lowest 8 bits.
 """
 import argparse
 import datetime
@@ -45,6 +47,7 @@ def parse_arguments():
     parser.add_argument('--whole', action='store_true')
     parser.add_argument('--rounds', type=int, default=15, help='of --whole (default: 15)')
     parser.add_argument('--casts', action='store_true')
+    parser.add_argument('--memory', action='store_true')
     parser.add_argument('--nets', nargs='*', default=NETS)
     parser.add_argument('--device', default='cpu')
     parser.add_argument('--out', metavar='FILE', help='write the report to this file, too')
@@ -58,6 +61,17 @@ def scores(net, images):
     batch[:len(images)] = images
     net.forward(data=batch)
     return net.blobs['pool_final'].float_data.reshape(len(batch), -1)[:len(images)].copy()
+
+
+def megabytes(model, weights, data_type):
+    """The MiB of a caffemodel with the weights in the type."""
+    import caffe
+    if data_type == 'float':
+        return os.path.getsize(weights) / 2 ** 20
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, 'rounded')
+        caffe.transform((model, weights), passes=['round'], type=data_type, out=out)
+        return os.path.getsize(out + '.caffemodel') / 2 ** 20
 
 
 def accuracy(arguments):
@@ -76,9 +90,11 @@ def accuracy(arguments):
     images = np.stack([evaluate.load_image(path) for path, _ in rows])
     labels = np.array([label for _, label in rows])
     weights = os.path.join(folder, 'squeezenet_v1.0.caffemodel')
-    lines = ['| type | right of %d | same class as float |' % len(rows), '|---|---:|---:|']
+    lines = ['| type | right of %d | same class as float | MiB of weights |' % len(rows),
+             '|---|---:|---:|---:|']
     exact = None
     for name in dict.fromkeys(['float', *arguments.types]):
+        size = megabytes(os.path.join(folder, 'deploy.prototxt'), weights, name)
         for scale in SCALES if name in SCALED else (1,):
             model.data_type_name = name
             net = caffe.Net(model, caffe.TEST, weights=weights)
@@ -89,8 +105,8 @@ def accuracy(arguments):
                                     for i in range(0, len(images), 20)]).argmax(axis=1)
             exact = found if exact is None else exact
             title = name if scale == 1 else '%s, activations / %d' % (name, 1 / scale)
-            lines.append('| %s | %d | %.2f %% |' % (title, (found == labels).sum(),
-                                                    100 * (found == exact).mean()))
+            lines.append('| %s | %d | %.2f %% | %.2f |' % (
+                title, (found == labels).sum(), 100 * (found == exact).mean(), size))
     return lines
 
 
@@ -260,6 +276,51 @@ def casts(arguments):
     return lines
 
 
+def quantizers_around_products(model):
+    """The net of narrow_products with the casts as layers."""
+    from caffe.proto import caffe_pb2
+    layers = list(model.layer)
+    del model.layer[:]
+    for layer in layers:
+        if layer.type not in WEIGHTED:
+            model.layer.append(layer)
+            continue
+        for blob, before in ((layer.bottom[0], True), (layer.top[0], False)):
+            inner = '%s_%s' % (layer.name, 'in' if before else 'out')
+            source, target = (blob, inner) if before else (inner, blob)
+            types = ('float', TYPE) if before else (TYPE, 'float')
+            cast = caffe_pb2.LayerParameter(
+                name=inner + '_cast', type='Quantizer', bottom=[source], top=[target],
+                bottom_data_type_name=types[0], top_data_type_name=types[1])
+            if before:
+                model.layer.append(cast)
+                layer.bottom[0] = inner
+            else:
+                layer.top[0] = inner
+                layer.compute_data_type_name = TYPE
+                model.layer.append(layer)
+                model.layer.append(cast)
+
+
+def memory(arguments):
+    """MiB of activations, workspaces and weights in phase TEST."""
+    import caffe
+    lines = ['| net | batch | casts as layers | casts | ratio |', '|---|---:|---:|---:|---:|']
+    for name in arguments.nets:
+        for batch in BATCHES:
+            needs = []
+            for change in (quantizers_around_products, narrow_products):
+                model = read(name, batch)
+                change(model)
+                net = caffe.Net(model, caffe.TEST)
+                fill(net)
+                net.forward()
+                needs.append(net.memory['total'] / 2 ** 20)
+            lines.append('| %s | %d | %.1f | %.1f | %.2f |' % (
+                name.split('/')[0], batch, *needs, needs[0] / needs[1]))
+    return lines
+
+
 def main():
     arguments = parse_arguments()
     import caffe
@@ -267,7 +328,8 @@ def main():
     caffe.set_device(arguments.device)
     caffe.register_type('float24', 24, 'small_float_value(code, 8, 15, 1)',
                         'small_float_code(v, 8, 15, 1)')
-    both = not (arguments.accuracy or arguments.speed or arguments.whole or arguments.casts)
+    both = not any((arguments.accuracy, arguments.speed, arguments.whole, arguments.casts,
+                    arguments.memory))
     lines = ['%s, %s, %d processors, %s at %s' % (
         datetime.date.today(), processor(), os.cpu_count(), caffe.device().name, commit()), '']
     if arguments.accuracy:
@@ -278,6 +340,8 @@ def main():
         lines += whole(arguments) + ['']
     if arguments.casts or both:
         lines += casts(arguments) + ['']
+    if arguments.memory:
+        lines += memory(arguments) + ['']
     write_report('\n'.join(lines), arguments.out)
 
 

@@ -41,6 +41,9 @@ constexpr int64_t kMostNarrowRows = 48;
 constexpr int64_t kParallelProducts = 1 << 16;
 // Rows of B that a thread takes at a time.
 constexpr int64_t kGrain = 16;
+// Elements of B in a type of users that are widened at a time: they stay in the caches. A smaller B
+// stays there as a float copy, which other libraries prepare.
+constexpr int64_t kWidened = 1 << 19;
 
 template <class T = void> T* At(DevicePtr pointer) {
   return pointer ? reinterpret_cast<T*>(pointer.address()) : nullptr;
@@ -48,11 +51,11 @@ template <class T = void> T* At(DevicePtr pointer) {
 
 auto Dots(DataType type) {
   const RowSteps& steps = HostRowSteps();
-  return type == kFloat ? steps.dots_float : type == kHalf ? steps.dots_half : steps.dots_bfloat16;
+  return type == kFloat || type.is_custom() ? steps.dots_float : type == kHalf ? steps.dots_half : steps.dots_bfloat16;
 }
 
 // C = A B' for few rows of A: each element is a product of two rows. B is read once, in its own
-// type, by all threads. Sums are float.
+// type, by all threads; in a type of users some rows are widened at a time. Sums are float.
 class RowsGemmOp final : public GemmOp {
  public:
   RowsGemmOp(Device* device, const GemmDescriptor& d)
@@ -60,7 +63,10 @@ class RowsGemmOp final : public GemmOp {
         device_(device),
         dots_(Dots(d.in)),
         narrow_in_(d.in != kFloat),
-        narrow_out_(d.out != kFloat) {
+        narrow_out_(d.out != kFloat),
+        widened_rows_(
+            d.in.is_custom() ? std::clamp<int64_t>(kWidened / std::max<int64_t>(d.k, 1), 1, d.n)
+                             : 0) {
     if (narrow_in_) {
       widen_ = ProgramBuilder(device, "convert")
                    .Types({kFloat, d.in, kFloat})
@@ -70,6 +76,7 @@ class RowsGemmOp final : public GemmOp {
     }
     constexpr int64_t kSize = sizeof(float);
     a_at_ = layout_.Add(narrow_in_ ? d.m * d.k * kSize : 0);
+    b_at_ = layout_.Add(widened_rows_ * d.k * kSize);
     sums_at_ = layout_.Add(d.m * d.n * kSize);
     if (narrow_out_ || !d.epilogue.empty()) {
       pass_ = std::make_unique<EpiloguePass>(device, kFloat, d.out, d.epilogue);
@@ -100,24 +107,44 @@ class RowsGemmOp final : public GemmOp {
       products.x = At<float>(wide);
       products.x_stride = d.k;
     }
-    Multiply(products);
-    Store(g, products.y);
+    if (widened_rows_ == 0) {
+      Multiply(products, d.n);
+    } else {
+      MultiplyWidened(g, products);
+    }
+    Store(g, At<float>(g.workspace + sums_at_));
     device_->CountLibraryCall();
   }
 
  private:
-  void Multiply(const RowProducts& products) const {
+  void MultiplyWidened(const GemmArguments& g, RowProducts products) const {
+    const GemmDescriptor& d = descriptor_;
+    const DevicePtr wide = g.workspace + b_at_;
+    for (int64_t first = 0; first < d.n; first += widened_rows_) {
+      const int64_t rows = std::min(widened_rows_, d.n - first);
+      const DevicePtr b = g.b + first * d.row_b() * static_cast<int64_t>(d.in.bytes());
+      if (d.k > 0) widen_->Launch(LaunchRange(rows, d.k), {rows, d.k, d.row_b(), d.k, b, wide});
+      products.w = At(wide);
+      products.w_stride = d.k;
+      products.end = rows;
+      Multiply(products, rows);
+      products.y += rows;
+    }
+  }
+
+  // With the first `rows` rows of B.
+  void Multiply(const RowProducts& products, int64_t rows) const {
     const GemmDescriptor& d = descriptor_;
     WatchCores();
-    const bool few = d.m * d.n * d.k < kParallelProducts * SerialFactor();
+    const bool few = d.m * rows * d.k < kParallelProducts * SerialFactor();
     if (few || omp_in_parallel()) return dots_(products);
 #pragma omp parallel
     {
       const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-      const int64_t blocks = (d.n + kGrain - 1) / kGrain;
+      const int64_t blocks = (rows + kGrain - 1) / kGrain;
       RowProducts part = products;
-      part.begin = static_cast<long>(std::min(d.n, blocks * thread / threads * kGrain));
-      part.end = static_cast<long>(std::min(d.n, blocks * (thread + 1) / threads * kGrain));
+      part.begin = static_cast<long>(std::min(rows, blocks * thread / threads * kGrain));
+      part.end = static_cast<long>(std::min(rows, blocks * (thread + 1) / threads * kGrain));
       if (part.begin < part.end) dots_(part);
     }
   }
@@ -148,15 +175,17 @@ class RowsGemmOp final : public GemmOp {
   Device* device_;
   void (*const dots_)(const RowProducts&);
   const bool narrow_in_, narrow_out_;
+  const int64_t widened_rows_;  // 0: B is read in its type
   WorkspaceLayout layout_;
-  int64_t a_at_, sums_at_;
+  int64_t a_at_, b_at_, sums_at_;
   std::unique_ptr<Kernel> widen_;
   std::unique_ptr<EpiloguePass> pass_;
 };
 
 bool Supports(Device*, const GemmDescriptor& d) {
-  if (d.quantized() || d.in == kDouble || d.in.is_custom()) return false;
-  const int64_t most = d.in == kFloat ? kMostRows : kMostNarrowRows;
+  if (d.quantized() || d.in == kDouble) return false;
+  if (d.in.is_custom() && d.n * d.k <= kWidened) return false;
+  const int64_t most = d.in == kFloat || d.in.is_custom() ? kMostRows : kMostNarrowRows;
   return d.m <= most && d.batch == 1 && !d.trans_a && d.trans_b && Dots(d.in);
 }
 
