@@ -128,6 +128,21 @@ TEST(OptionsTest, SettingsOfTheLogAreRead) {
             options.log_settings);
 }
 
+// A flag that a command ignored in silence would be taken for one that it obeys.
+TEST(OptionsTest, FlagsOfOtherCommandsAreErrors) {
+  try {
+    ParseOptions({"time", "-model=net", "-type=half"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "caffe time does not use -type; these commands do: transform quantize");
+  }
+  EXPECT_THROW(ParseOptions({"train", "-solver=s", "-json"}), Error);
+  // BVLC's flags are accepted by all of its commands, and by commands without flags everything is.
+  EXPECT_EQ("s", ParseOptions({"time", "-solver=s", "-model=m"}).solver);
+  EXPECT_EQ("version", ParseOptions({"version", "-type=half"}).command);
+}
+
 TEST(OptionsTest, TheLastOneWins) { EXPECT_EQ("b", ParseOptions({"-model=a", "-model=b"}).model); }
 
 TEST(OptionsTest, ValuesAreChecked) {

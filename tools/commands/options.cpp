@@ -37,7 +37,7 @@ struct Parser {
   std::string stage;
   CLI::App app;
 
-  // `commands` use the flag and list it in their help; other commands accept it, as in BVLC Caffe.
+  // `commands` use the flag and list it in their help. See CheckUse for the others.
   template <class Value>
   CLI::Option* Add(const std::string& names, Value& value, const std::string& commands,
                    const std::string& description) {
@@ -231,6 +231,28 @@ std::vector<FlagSpec> KnownFlags() {
   return known;
 }
 
+bool Uses(const CLI::Option& option, const std::string& command) {
+  return (" " + option.get_group() + " ").find(" " + command + " ") != std::string::npos;
+}
+
+// BVLC's caffe accepts its own flags with every command. Others would be ignored in silence.
+void CheckUse(const CLI::App& app, const std::string& command) {
+  static const std::set<std::string> bvlc{"solver",     "model",         "weights",      "snapshot",
+                                          "gpu",        "phase",         "level",        "stage",
+                                          "iterations", "sigint_effect", "sighup_effect"};
+  const std::vector<const CLI::Option*> all = app.get_options();
+  if (std::none_of(all.begin(), all.end(),
+                   [&](const CLI::Option* option) { return Uses(*option, command); })) {
+    return;
+  }
+  for (const CLI::Option* option : all) {
+    const std::string name = option->get_lnames().front();
+    if (option->count() == 0 || option->get_group().empty() || bvlc.count(name)) continue;
+    CAFFE_CHECK(Uses(*option, command), "caffe ", command, " does not use -", name,
+                "; these commands do: ", option->get_group());
+  }
+}
+
 std::string Line(const std::string& name, const std::string& value, const std::string& text) {
   std::string head = "  -" + name + (value.empty() ? "" : " " + value);
   head.resize(std::max<size_t>(head.size() + 1, 26), ' ');
@@ -275,6 +297,7 @@ Options ParseOptions(const std::vector<std::string>& arguments) {
   if (!rewritten.positional.empty()) {
     parser.options.command = rewritten.positional.front();
     parser.options.arguments.assign(rewritten.positional.begin() + 1, rewritten.positional.end());
+    CheckUse(parser.app, parser.options.command);
   }
   return parser.options;
 }
@@ -287,8 +310,7 @@ std::string FlagHelp(const std::string& command) {
   Parser parser;
   std::string text;
   for (const CLI::Option* option : parser.app.get_options()) {
-    const std::string commands = " " + option->get_group() + " ";
-    if (commands.find(" " + command + " ") == std::string::npos) continue;
+    if (!Uses(*option, command)) continue;
     const std::string name = option->get_lnames().front();
     const std::string type = option->get_type_name();
     text += Line(name, IsBoolean(name) ? "" : type.substr(0, type.find(':')),
