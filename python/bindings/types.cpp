@@ -98,8 +98,8 @@ void BindTypes(py::module_& module) {
       "at most 16. Without from_float, floats are rounded to the nearest value, ties to the even\n"
       "code.\n\n"
       "from_float must be monotonic, give a code for NaN and infinities, too, and give back the\n"
-      "value of each code; to_float may be NaN for codes that are not used. The same call again "
-      "has\n"
+      "value of each code; to_float may be NaN for codes that are not used. The code 0 must have\n"
+      "the value that 0 is rounded to: new memory has this code. The same call again has\n"
       "no effect. RuntimeError if the name is taken, if bits is out of range, if a text does not\n"
       "compile or does not return on each path, if a code has more bits, or if a value does not\n"
       "come back. Exceptions of the functions are passed on.");

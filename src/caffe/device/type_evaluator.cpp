@@ -1,5 +1,6 @@
 #include "type_evaluator.hpp"
 
+#include <bit>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -159,7 +160,8 @@ struct Array {
 
 class DeviceFunctions final : public TypeFunctions {
  public:
-  DeviceFunctions(Device* device, const TypeInfo& info) : device_(device) {
+  DeviceFunctions(Device* device, const TypeInfo& info)
+      : device_(device), name_(info.name), bits_(info.bits) {
     std::set<std::string> included;
     ProgramText text = ProgramBuilder(device, "type " + info.name)
                            .Define("TO_FLOAT(code)", Concat("to_float_", info.word, "((code) & ",
@@ -169,19 +171,36 @@ class DeviceFunctions final : public TypeFunctions {
                            .Text();
     // The functions come before the body, which calls them.
     text.source.insert(text.source.find("#line 1 \"kernels/quant/type_values.h\""),
-                       CustomFunctions(info, &included));
-    const auto program = device->Build(text);
+                       CustomFunctionsThatReturn(info, &included));
+    const auto program = Built(device, text);
     values_ = program->CreateKernel("type_values");
     codes_ = program->CreateKernel("type_codes");
   }
   void Values(const uint32_t* codes, float* values, size_t count) const override {
     Launch(values_.get(), codes, values, count);
+    for (size_t i = 0; i < count; ++i) {
+      CAFFE_CHECK(std::bit_cast<uint32_t>(values[i]) != kNoValue, "data type '", name_,
+                  "': to_float does not return a value on each path: none for the code ", codes[i]);
+    }
   }
   void Codes(const float* values, uint32_t* codes, size_t count) const override {
     Launch(codes_.get(), values, codes, count);
+    for (size_t i = 0; i < count && bits_ < 32; ++i) {
+      CAFFE_CHECK(codes[i] != kNoCode, "data type '", name_,
+                  "': from_float does not return a value on each path: none for ", values[i]);
+    }
   }
 
  private:
+  std::shared_ptr<Program> Built(Device* device, const ProgramText& text) const {
+    try {
+      return device->Build(text);
+    } catch (const Error& error) {
+      CAFFE_THROW("data type '", name_, "': its texts do not compile by ", device->info().id,
+                  ", or a function does not return a value on each path:\n", error.what());
+    }
+  }
+
   void Launch(Kernel* kernel, const void* source, void* target, size_t count) const {
     const auto n = static_cast<int64_t>(count);
     if (n == 0) return;
@@ -193,6 +212,8 @@ class DeviceFunctions final : public TypeFunctions {
   }
 
   Device* device_;
+  const std::string name_;
+  const int bits_;
   std::unique_ptr<Kernel> values_, codes_;
   mutable std::mutex mutex_;
 };
