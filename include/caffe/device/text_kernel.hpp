@@ -8,11 +8,18 @@
 #include <vector>
 
 #include "caffe/core/data_type.hpp"
+#include "caffe/core/error.hpp"
 #include "caffe/device/kernel.hpp"
 
 namespace caffe {
 
 class Device;
+
+// The CPU was to run a text, and there is no C++ compiler.
+class NoHostCompiler : public Error {
+ public:
+  using Error::Error;
+};
 
 // A kernel of a caller's text in the kernel dialect (kernels/README.md), for every device and for
 // the types of the arrays that it gets:
@@ -52,8 +59,8 @@ class TextKernel {
 
   // Launches on `device`, by default that of its arrays. `size` has the extents of the loop, one or
   // two; it is needed only if there are no bounds(). Throws if number, kinds or types of arguments
-  // are wrong, if arrays lie on different devices or are shorter than what the kernel uses, and with
-  // the compiler's message if the text does not compile.
+  // are wrong, and if arrays lie on different devices or are shorter than the part that the kernel
+  // uses; with the compiler's message if the text does not compile.
   void Launch(const std::vector<Argument>& arguments, const std::vector<int64_t>& size = {},
               Device* device = nullptr);
 

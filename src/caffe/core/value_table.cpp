@@ -62,7 +62,7 @@ void ValueTable::FindSteps(const std::string& name, const Encoder& encoder) {
       open.push_back({floats[i - 1], floats[i], ends[i - 1], ends[i]});
     }
   }
-  // Each code belongs to neighbouring floats of each sign, and a few to floats that are not numbers.
+  // Each code belongs to neighbouring floats of each sign, and a few to NaN.
   const size_t most = 2 * values_.size() + 64;
   while (!open.empty()) {
     CAFFE_CHECK(steps_.size() + open.size() <= most, "data type '", name,

@@ -7,7 +7,7 @@
 
 namespace caffe {
 
-// What the system's C++ compiler made of a text.
+// The result of the system's C++ compiler for a text.
 struct HostLibrary {
   std::string compiler;  // its command
   bool compiled = false;

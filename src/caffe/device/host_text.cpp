@@ -9,8 +9,8 @@
 namespace caffe {
 namespace {
 
-// What the library's own host kernels have from host_entry.h and host_type.h. Functions of types
-// are called through their pointers.
+// The declarations that the library's own host kernels have from host_entry.h and host_type.h.
+// Functions of types are called through their pointers.
 constexpr char kPrelude[] = R"(struct HostRange {
   long begin, end;
 };

@@ -82,8 +82,8 @@ struct Loop {
   std::vector<size_t> bounds;  // positions among its arguments
 };
 
-// The arguments that bound every loop of a body; empty if loops differ, or if a bound is no
-// argument.
+// The arguments that bound every loop of a body; empty if loops differ, or if a bound
+// is not an argument.
 std::vector<std::string> BoundsOf(const std::string& body, const KernelSignature& signature) {
   static const auto* const loops = new std::vector<Loop>{
       {"FOR_EACH", {1}},        {"FOR_EACH_GROUP", {1}}, {"MAP1", {0}},        {"MAP2", {0}},

@@ -25,6 +25,7 @@
 #include "caffe/device/program_cache.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/device/source_excerpt.hpp"
+#include "caffe/device/text_kernel.hpp"
 
 extern "C" {
 extern const HostKernelEntry __start_caffe_kernels[] __attribute__((visibility("hidden")));
@@ -284,9 +285,12 @@ DynamicLibrary LibraryOf(Device* device, const ProgramText& text, bool use_cache
     return OpenHostLibrary(found->binary, what);
   }
   const std::optional<HostLibrary> made = CompileHostLibrary(text.source, text.options);
-  CAFFE_CHECK(made, what, ": a kernel of a text needs a C++ compiler on the CPU, and there is no ",
-              HostCompilerName(), "; install one, or set CAFFE_CXX to its command, or run the ",
-              "kernel on another device, which compiles it by its driver");
+  if (!made) {
+    throw NoHostCompiler(
+        Concat(what, ": a kernel of a text needs a C++ compiler on the CPU, and there is no ",
+               HostCompilerName(), "; install one, or set CAFFE_CXX to its command, or run the ",
+               "kernel on another device, which compiles it by its driver"));
+  }
   device->CountBuild();
   if (!made->compiled) ThrowNotCompiled(text, *made);
   if (use_cache) {
