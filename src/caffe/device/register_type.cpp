@@ -129,9 +129,9 @@ void CheckRoundTrips(const std::string& name, const std::vector<uint32_t>& codes
     CAFFE_CHECK(
         same, "data type '", name, "': to_float of the code ", codes[i], " is ", values[i],
         ", for which from_float ", "gives the code ", codes_back[i], ", which is ", back[i],
-        "; each value must come ",
-        "back. Does from_float return a value on each path? to_float may give NaN for codes ",
-        "that are not used");
+        "; each value must come back. ",
+        "Does from_float return a value on each path? to_float may give NaN for codes that are ",
+        "not used");
   }
 }
 
