@@ -22,9 +22,8 @@ namespace caffe {
 // rounded to the type. Layers of that name in nets that are made later read the table, on every
 // device, and are not fused with others. Their gradient is that of the exact function.
 //
-// The type has at most 16 bits. The same call again has no effect. Throws Error if the type or the
-// function is none of these, if the type has another function of that name, or if the text does not
-// compile.
+// The type has at most 16 bits. The same call again has no effect. Throws Error for other types and
+// functions, if the type has another function of that name, or if the text does not compile.
 void RegisterTypeFunction(const std::string& type, const std::string& function,
                           const std::string& text);
 // The same with a function that is called for every code.
