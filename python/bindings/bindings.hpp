@@ -21,6 +21,7 @@ void BindEnums(pybind11::module_& module);
 void BindErrors(pybind11::module_& module);
 void BindDevices(pybind11::module_& module);
 void BindBlob(pybind11::module_& module);
+void BindKernel(pybind11::module_& module);
 void BindLayer(pybind11::module_& module);
 void BindPythonLayer(pybind11::module_& module);
 void BindParameters(pybind11::module_& module);

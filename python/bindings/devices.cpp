@@ -106,6 +106,24 @@ void BindDevices(py::module_& module) {
       .def_property_readonly(
           "bytes_peak", [](const Device& device) { return device.bytes_peak(); },
           "The largest bytes_in_use since the start, or since reset_peak().")
+      .def_property_readonly(
+          "counters",
+          [](const Device& device) {
+            const caffe::DeviceCounters counters = device.counters();
+            py::dict counts;
+            counts["launches"] = counters.launches;
+            counts["library_calls"] = counters.library_calls;
+            counts["uploads"] = counters.uploads;
+            counts["upload_bytes"] = counters.upload_bytes;
+            counts["downloads"] = counters.downloads;
+            counts["download_bytes"] = counters.download_bytes;
+            counts["copies"] = counters.copies;
+            counts["builds"] = counters.builds;
+            return counts;
+          },
+          "What the device has done since the process began, a dict of int: launches of kernels,\n"
+          "library_calls, uploads from the host and downloads to it with their bytes, copies on\n"
+          "the device, and builds of programs.")
       .def("reset_peak", &Device::ResetPeak, "bytes_peak becomes bytes_in_use.")
       .def("synchronize", &Device::Synchronize, py::call_guard<WithoutGil>(),
            "Waits until the device has finished the work of this thread's stream. Raises\n"

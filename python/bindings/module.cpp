@@ -12,6 +12,7 @@ PYBIND11_MODULE(_caffe, module) {
   BindEnums(module);
   BindDevices(module);
   BindBlob(module);
+  BindKernel(module);
   BindLayer(module);
   BindPythonLayer(module);
   BindParameters(module);

@@ -7,6 +7,7 @@
 #include "caffe/core/type_functions.hpp"
 #include "caffe/core/value_table.hpp"
 #include "caffe/device/register_type.hpp"
+#include "caffe/library/type_function.hpp"
 
 namespace py = pybind11;
 
@@ -49,6 +50,23 @@ void RegisterType(const std::string& name, int bits, const py::object& to_float,
   if (!from_float.is_none()) encode = [&](float value) { return FromFloat(from_float, value); };
   caffe::RegisterType(
       name, bits, [&](uint32_t code) { return ToFloat(to_float, code); }, encode);
+}
+
+void RegisterFunction(const std::string& type, const std::string& layer,
+                      const py::object& function) {
+  if (IsText(function)) {
+    caffe::RegisterTypeFunction(type, layer, function.cast<std::string>());
+    return;
+  }
+  if (!PyCallable_Check(function.ptr())) {
+    throw py::type_error("register_function: function is a text in C, or a function of v and code");
+  }
+  caffe::RegisterTypeFunction(type, layer, [&](float v, uint32_t code) {
+    const py::object value = function(static_cast<double>(v), code);
+    const double number = PyFloat_AsDouble(value.ptr());
+    if (number == -1 && PyErr_Occurred()) throw py::error_already_set();
+    return static_cast<float>(number);
+  });
 }
 
 // The values of an array of codes, as float32.
@@ -98,11 +116,23 @@ void BindTypes(py::module_& module) {
       "at most 16. Without from_float, floats are rounded to the nearest value, ties to the even\n"
       "code.\n\n"
       "from_float must be monotonic, give a code for NaN and infinities, too, and give back the\n"
-      "value of each code; to_float may be NaN for codes that are not used. The same call again "
-      "has\n"
+      "value of each code; to_float may be NaN for codes that are not used. The code 0 must have\n"
+      "the value that 0 is rounded to: new memory has this code. The same call again has\n"
       "no effect. RuntimeError if the name is taken, if bits is out of range, if a text does not\n"
       "compile or does not return on each path, if a code has more bits, or if a value does not\n"
       "come back. Exceptions of the functions are passed on.");
+  module.def(
+      "register_function", &RegisterFunction, py::arg("type"), py::arg("layer"),
+      py::arg("function"),
+      "Gives a type of register_type, of at most 16 bits, a function of its own for an "
+      "element-wise\n"
+      "layer without constants: AbsVal, BNLL, Sigmoid or TanH.\n\n"
+      "`function` is a text in C, a float of `v`, the value of an element, and `code`, its code, "
+      "or\n"
+      "a function of Python: function(v, code) -> float. It is computed once for each code and\n"
+      "rounded to the type. Layers of nets that are made later use it on every device; their\n"
+      "gradient is that of the exact function. The same call again has no effect. RuntimeError\n"
+      "for other types and layers, and if the type has another function for the layer.");
   module.def("_values_of_codes", &ValuesOf);
   module.def("_codes_of_values", &CodesOf);
 }

@@ -54,7 +54,7 @@ TEST(KernelHeadTest, ErrorsShowWhatIsWrong) {
   EXPECT_TRUE(Holds(ParseError("KERNEL(relu, VALUE(i64, n)) {}"), "kernel relu: 'VALUE(i64, n)'"));
   EXPECT_TRUE(Holds(ParseError("KERNEL(relu, i64 n) {}"), "kernel relu: 'i64 n'"));
   EXPECT_TRUE(Holds(ParseError("KERNEL(relu, ARG(n)) {}"), "kernel relu: 'ARG(n)'"));
-  EXPECT_TRUE(Holds(ParseError("KERNEL(relu x, ARG(i64, n)) {}"), "kernels/test/body.h: 'relu x'"));
+  EXPECT_TRUE(Holds(ParseError("KERNEL(relu x, ARG(i64, n)) {}"), "test/body: 'relu x'"));
   EXPECT_TRUE(Holds(ParseError("KERNEL() {}"), "is not a valid kernel name"));
 }
 

@@ -146,6 +146,50 @@ TEST(RegisterTypeTest, EachPathReturnsAndEachValueComesBack) {
   EXPECT_NO_THROW(RegisterType("lossless_b", 2, twice, floor));
 }
 
+// New memory has the code 0; rounding keeps the order of floats and depends on nothing else.
+TEST(RegisterTypeTest, ZeroOrderAndStateAreChecked) {
+  ExpectMessage(
+      [] {
+        RegisterType("unsound", 4, "(float)code - 8.0f",
+                     "v < -8.0f ? 0u : v > 7.0f ? 15u : v == v ? (u32)(v + 8.5f) : 0u");
+      },
+      "'unsound': to_float of the code 0 is -8, but new memory has this code");
+  for (const int bits : {4, 20}) {
+    ExpectMessage(
+        [&] {
+          RegisterType("unsound", bits, "(float)code + 1.0f",
+                       "v > 3.0f ? (v < 8.0f ? (u32)(v - 0.5f) : 7u) : 2u");
+        },
+        bits == 4 ? "each value must come back" : "'unsound'");
+    ExpectMessage([&] { RegisterType("unsound", bits, "as_f32(code)", "as_u32(v) & 15u"); },
+                  "'unsound'");
+  }
+  // Each value comes back, but some floats between 2 and 3 become 9.
+  ExpectMessage(
+      [] {
+        RegisterType("unsound", 4, "(float)code",
+                     "if (v > 2.25f && v < 2.75f) return 9u;\n"
+                     "return v > 15.0f ? 15u : v > 0.0f ? (u32)v : 0u;");
+      },
+      "'unsound': from_float rounds 2.75 to 2, but floats below it to 9; it must be monotonic");
+  ExpectMessage(
+      [] {
+        RegisterType(
+            "unsound", 4, [](uint32_t code) { return code * 1.0f; },
+            [](float v) { return v < 0    ? 1u
+                                 : v > 15 ? 15u
+                                          : (uint32_t)v; });
+      },
+      "'unsound': from_float");
+  // Without a bound on the codes' changes, such functions would take all memory.
+  ExpectMessage(
+      [] {
+        RegisterType("unsound", 4, "(float)code",
+                     "static u32 calls = 0; return calls++ / 7u & 15u;");
+      },
+      "depend on nothing but the float");
+}
+
 // The program cache keeps the values, so that a second process needs no compiler. Here another name
 // stands for the second process.
 TEST(RegisterTypeTest, ValuesAreCached) {

@@ -36,6 +36,32 @@ TEST(TypeValuesTest, DevicesComputeTextsWithoutACompiler) {
   }
 }
 
+// Compilers of devices do not say that a function does not return.
+TEST(TypeValuesTest, WithoutACompilerFunctionsThatDoNotReturnAreFound) {
+  if (Runtime::Get().devices().empty()) GTEST_SKIP() << "no OpenCL or CUDA device";
+  const ScopedVariable no_compiler("CAFFE_CXX", "/nonexistent/c++");
+  const auto message = [](int bits, const char* to, const char* from) {
+    try {
+      RegisterType("no_return", bits, to, from);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const char* const to = "(float)code";
+  const char* const from = "v > 0 ? (v < 255.0f ? (u32)v : 255u) : 0u";
+  for (const int bits : {8, 20}) {
+    EXPECT_NE(message(bits, to, "if (v > 3.0f) return 1u; // nothing else")
+                  .find("'no_return': from_float does not return a value on each path: none for"),
+              std::string::npos);
+    EXPECT_NE(message(bits, "if (code < 9u) return (float)code;", from)
+                  .find("'no_return': to_float does not return a value on each path: none for"),
+              std::string::npos);
+    EXPECT_NE(message(bits, to, "/* nothing */").find("'no_return': its texts do not compile by"),
+              std::string::npos);
+  }
+}
+
 // Types without a table, too. The CPU cannot run nets in them.
 TEST(TypeValuesTest, DevicesComputeFunctionsWithoutACompiler) {
   if (Runtime::Get().devices().empty()) GTEST_SKIP() << "no OpenCL or CUDA device";

@@ -11,7 +11,8 @@
 namespace caffe {
 
 // The text that a ProgramBuilder makes and a device compiles: complete for the device's compiler,
-// but empty on the CPU, whose kernels are compiled into the library and found by name.
+// but empty on the CPU for bodies of kernels/, which are compiled into the library and found by
+// name.
 struct ProgramText {
   std::string name;  // for messages: "relu half"
   std::string source;

@@ -32,13 +32,15 @@ namespace caffe {
 //
 // Both must return a value on each path. `from_float` must be monotonic, and it must give a code
 // for every float, NaN and infinities, too. The value of each code must come back: from_float of it
-// is that code, or another one with the same value. to_float may give NaN for codes that are not
-// used. The type exists until the process ends. Registering it again with the same bits and texts
-// returns the same type.
+// is that code, or another one with the same value. The code 0 must have the value that 0 is
+// rounded to, because new memory has this code. to_float may give NaN for codes that are not used.
+// The type exists until the process ends. Registering it again with the same bits and texts returns
+// the same type.
 //
 // Throws Error if the name is taken or not an identifier, if `bits` is out of range, if a text does
 // not compile (with the compiler's message), if a code has more than `bits` bits, if `from_float`
-// is not monotonic, if a value does not come back, or if nothing can compile the texts.
+// is not monotonic, if a value does not come back, if the code 0 is not what 0 is rounded to, or if
+// nothing can compile the texts.
 DataType RegisterType(const std::string& name, int bits, const std::string& to_float,
                       const std::string& from_float);
 

@@ -62,7 +62,13 @@ void ValueTable::FindSteps(const std::string& name, const Encoder& encoder) {
       open.push_back({floats[i - 1], floats[i], ends[i - 1], ends[i]});
     }
   }
+  // Each code belongs to neighbouring floats of each sign, and a few to NaN.
+  const size_t most = 2 * values_.size() + 64;
   while (!open.empty()) {
+    CAFFE_CHECK(steps_.size() + open.size() <= most, "data type '", name,
+                "': from_float changes its code more than ", most, " times between -infinity and ",
+                "infinity, but there are ", values_.size(),
+                " codes; it must be monotonic, and depend on nothing but the float");
     std::vector<Interval> wide;
     std::vector<uint32_t> middles;
     for (const Interval& interval : open) {

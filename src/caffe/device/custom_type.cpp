@@ -10,11 +10,12 @@
 namespace caffe {
 namespace {
 
-// One function from an expression, or from the body of a function.
-std::string Function(const std::string& head, const std::string& title, const std::string& text) {
+// One function from an expression, or from the body of a function, which `end` follows.
+std::string Function(const std::string& head, const std::string& title, const std::string& text,
+                     const std::string& end) {
   const bool body = text.find("return") != std::string::npos;
   return Concat("DEVICE_FN ", head, " {\n#line 1 \"", title, "\"\n", body ? "" : "return ", text,
-                body ? "" : ";", "\n}\n");
+                body ? "" : ";", "\n", body ? end : "", "}\n");
 }
 
 template <class T, class Value>
@@ -59,9 +60,8 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-}  // namespace
-
-std::string CustomFunctions(const TypeInfo& info, std::set<std::string>* included) {
+std::string Functions(const TypeInfo& info, std::set<std::string>* included,
+                      const std::string& end_of_to, const std::string& end_of_from) {
   std::string text;
   for (const auto& [prefix, path] :
        {std::pair<std::string, std::string>{"small_float_", "types/small_float"},
@@ -70,9 +70,20 @@ std::string CustomFunctions(const TypeInfo& info, std::set<std::string>* include
     if (calls && included->insert(path).second) text += KernelTextWithIncludes(path, included);
   }
   text += Function("float to_float_" + info.word + "(u32 code)", info.name + ".to_float",
-                   info.to_float);
+                   info.to_float, end_of_to);
   return text + Function("u32 from_float_" + info.word + "(float v)", info.name + ".from_float",
-                         info.from_float);
+                         info.from_float, end_of_from);
+}
+
+}  // namespace
+
+std::string CustomFunctions(const TypeInfo& info, std::set<std::string>* included) {
+  return Functions(info, included, "", "");
+}
+
+std::string CustomFunctionsThatReturn(const TypeInfo& info, std::set<std::string>* included) {
+  return Functions(info, included, Concat("return as_f32(", kNoValue, "u);\n"),
+                   Concat("return ", kNoCode, "u;\n"));
 }
 
 std::string CodeMask(const TypeInfo& info) { return Concat(0xffffffffu >> (32 - info.bits), "u"); }

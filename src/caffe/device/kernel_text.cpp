@@ -114,19 +114,24 @@ const std::string& KernelText(const std::string& path) {
 }
 
 std::string KernelTextWithIncludes(const std::string& path, std::set<std::string>* included) {
+  return TextWithIncludes("kernels/" + path + ".h", KernelText(path), included);
+}
+
+std::string TextWithIncludes(const std::string& title, const std::string& body,
+                             std::set<std::string>* included) {
   static const std::string begin = "#include \"", end = ".h\"";
-  const auto line_directive = [&path](int number) {
-    return Concat("#line ", number, " \"kernels/", path, ".h\"\n");
+  const auto line_directive = [&title](int number) {
+    return Concat("#line ", number, " \"", title, "\"\n");
   };
-  std::istringstream lines(KernelText(path));
+  std::istringstream lines(body);
   std::string line, text = line_directive(1);
   for (int number = 1; std::getline(lines, line); ++number) {
     if (!line.starts_with(begin)) {
       text += line + "\n";
       continue;
     }
-    CAFFE_CHECK(line.size() > begin.size() + end.size() && line.ends_with(end), "kernels/", path,
-                ".h:", number, ": '", line, "' is not #include \"folder/file.h\"");
+    CAFFE_CHECK(line.size() > begin.size() + end.size() && line.ends_with(end), title, ":", number,
+                ": '", line, "' is not #include \"folder/file.h\"");
     const std::string other = line.substr(begin.size(), line.size() - begin.size() - end.size());
     if (included->insert(other).second) text += KernelTextWithIncludes(other, included);
     text += line_directive(number + 1);
@@ -140,7 +145,7 @@ std::vector<std::string> KernelTextPaths() {
   return paths;
 }
 
-std::vector<KernelSignature> ParseKernelHeads(const std::string& path, const std::string& text) {
+std::vector<KernelSignature> ParseKernelHeads(const std::string& title, const std::string& text) {
   std::vector<KernelSignature> signatures;
   for (const Head& head : FindHeads(text)) {
     KernelSignature signature;
@@ -148,7 +153,7 @@ std::vector<KernelSignature> ParseKernelHeads(const std::string& path, const std
     signature.spans = head.spans;
     CAFFE_CHECK(!signature.name.empty() &&
                     std::all_of(signature.name.begin(), signature.name.end(), IsWord),
-                "kernels/", path, ".h: '", signature.name, "' is not a valid kernel name");
+                title, ": '", signature.name, "' is not a valid kernel name");
     for (size_t i = 1; i < head.items.size(); ++i) {
       signature.parameters.push_back(ParseParameter(signature.name, head.items[i]));
     }

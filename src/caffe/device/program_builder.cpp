@@ -7,6 +7,8 @@
 #include "caffe/device/device.hpp"
 #include "caffe/device/kernel_text.hpp"
 #include "custom_type.hpp"
+#include "host_compiler.hpp"
+#include "host_text.hpp"
 
 namespace caffe {
 namespace {
@@ -48,7 +50,12 @@ ProgramBuilder& ProgramBuilder::AlsoType(DataType type) {
 }
 
 ProgramBuilder& ProgramBuilder::Body(const std::string& path) {
-  bodies_.push_back(path);
+  bodies_.push_back({path, KernelText(path), false});
+  return *this;
+}
+
+ProgramBuilder& ProgramBuilder::Source(const std::string& title, const std::string& text) {
+  bodies_.push_back({title, text, true});
   return *this;
 }
 
@@ -56,13 +63,21 @@ ProgramText ProgramBuilder::Text() const {
   ProgramText program;
   program.name = name_ + " " + types_.name();
   program.types = types_;
-  for (const std::string& body : bodies_) {
-    for (KernelSignature& kernel : ParseKernelHeads(body, KernelText(body))) {
+  for (const Part& body : bodies_) {
+    for (KernelSignature& kernel :
+         ParseKernelHeads(body.own ? body.title : "kernels/" + body.title + ".h", body.text)) {
       program.kernels.push_back(std::move(kernel));
     }
   }
   const Dialect& dialect = device_->info().dialect;
-  if (!dialect.text) return program;
+  if (!dialect.text) {
+    // The bodies of kernels/ are compiled into the library.
+    if (!bodies_.empty() && bodies_[0].own) {
+      program.source = HostText(types_, bodies_[0].title, bodies_[0].text, program.kernels);
+      program.options = "-std=c++20 " + HostCompilerOptions();
+    }
+    return program;
+  }
 
   program.folds = folds_;
   program.options = dialect.options + options_;
@@ -103,9 +118,11 @@ ProgramText ProgramBuilder::Text() const {
     text += "#define " + name + " " + std::to_string(value) + "\n";
     folded.push_back(name);
   }
-  for (const std::string& body : bodies_) {
-    if (!included.insert(body).second) continue;
-    text += RewriteKernelHeads(KernelTextWithIncludes(body, &included), folded);
+  for (const Part& body : bodies_) {
+    if (!body.own && !included.insert(body.title).second) continue;
+    text += RewriteKernelHeads(body.own ? TextWithIncludes(body.title, body.text, &included)
+                                        : KernelTextWithIncludes(body.title, &included),
+                               folded);
   }
   if (log::Topic("kernels")) {
     log::Info(Concat("program ", program.name, " for ", device_->info().id, ":\n", text));

@@ -33,6 +33,8 @@ class ProgramBuilder {
   ProgramBuilder& AlsoType(DataType type);
   // kernels/<path>.h, `path` without the extension, and the files that it includes.
   ProgramBuilder& Body(const std::string& path);
+  // A text of the caller's, which the CPU compiles at run time, too. `title` names it in messages.
+  ProgramBuilder& Source(const std::string& title, const std::string& text);
 
   ProgramText Text() const;
   // Builds through the runtime's program cache. Throws with device, kernel, compiler log and the
@@ -54,7 +56,11 @@ class ProgramBuilder {
   std::map<std::string, int64_t> folds_;
   std::set<std::string> words_;
   std::string options_;
-  std::vector<std::string> bodies_;
+  struct Part {
+    std::string title, text;
+    bool own;  // a text of the caller's
+  };
+  std::vector<Part> bodies_;
 };
 
 }  // namespace caffe

@@ -75,7 +75,7 @@ std::shared_ptr<const ValueTable> Evaluate(const TypeInfo& info) {
   nameless.name = nameless.word = "type";
   const std::string key =
       CacheKey({CustomFunctions(nameless, &included), Concat("values of ", info.bits, " bits"),
-                "cpu", "value table 2"});
+                "cpu", "value table 3"});
   if (const auto found = cache.Find(key)) {
     if (const auto known = Unpack(found->binary, info.bits)) {
       return std::make_shared<ValueTable>(info.name, info.bits, known->values,
@@ -129,10 +129,39 @@ void CheckRoundTrips(const std::string& name, const std::vector<uint32_t>& codes
     CAFFE_CHECK(
         same, "data type '", name, "': to_float of the code ", codes[i], " is ", values[i],
         ", for which from_float ", "gives the code ", codes_back[i], ", which is ", back[i],
-        "; each value must come ",
-        "back. Does from_float return a value on each path? to_float may give NaN for codes ",
-        "that are not used");
+        "; each value must come back. ",
+        "Does from_float return a value on each path? to_float may give NaN for codes that are ",
+        "not used");
   }
+}
+
+// New memory has the code 0 and must read as what 0 is rounded to; of a type without 0 that is
+// another number.
+void CheckZero(const std::string& name, float of_code_0, uint32_t code_of_0, float back) {
+  CAFFE_CHECK(of_code_0 == back, "data type '", name, "': to_float of the code 0 is ", of_code_0,
+              ", but new memory has this code and must read as zeros, and from_float of 0 gives ",
+              "the code ", code_of_0, ", which is ", back, "; give 0 the code 0, for example by ",
+              "exchanging the highest bit of the code");
+}
+
+// The values that floats are rounded to grow with the floats. A table has each code once for each
+// sign.
+void CheckMonotony(const std::string& name, const ValueTable& table) {
+  constexpr uint32_t kInfinity = 0x7f800000, kSign = 0x80000000;
+  float last[2] = {NAN, table.Value(table.Code(-0.0f))};
+  for (const ValueTable::Step& step : table.steps()) {
+    const uint32_t sign = step.bits & kSign;
+    const float value = table.Value(step.code), rounded = std::bit_cast<float>(step.bits);
+    if ((step.bits ^ sign) > kInfinity || std::isnan(value)) continue;
+    float& before = last[sign != 0];
+    CAFFE_CHECK(std::isnan(before) || (sign ? value <= before : value >= before), "data type '",
+                name, "': from_float rounds ", rounded, " to ", value, ", but floats ",
+                sign ? "above it to " : "below it to ", before, "; it must be monotonic");
+    before = value;
+  }
+  const float above = table.Value(table.Code(0.0f)), below = table.Value(table.Code(-0.0f));
+  CAFFE_CHECK(std::isnan(above) || std::isnan(below) || below <= above, "data type '", name,
+              "': from_float rounds -0 to ", below, " and 0 to ", above, "; it must be monotonic");
 }
 
 void CheckRoundTrips(const std::string& name, const ValueTable& table) {
@@ -144,6 +173,12 @@ void CheckRoundTrips(const std::string& name, const ValueTable& table) {
     back.push_back(table.Value(codes_back.back()));
   }
   CheckRoundTrips(name, codes, table.values(), codes_back, back, 0);
+}
+
+void CheckTable(const std::string& name, const ValueTable& table) {
+  CheckMonotony(name, table);
+  CheckRoundTrips(name, table);
+  CheckZero(name, table.Value(0), table.Code(0), table.Value(table.Code(0)));
 }
 
 // Codes over the whole range of a type without a table, with both ends.
@@ -189,6 +224,14 @@ void CheckFunctions(const TypeInfo& info, const TypeFunctions& functions) {
   functions.Values(codes.data(), back.data(), some.size());
   // Both functions compute in float, which has fewer bits than some of these types.
   CheckRoundTrips(info.name, some, values, codes, back, 0x1p-22f);
+  const uint32_t code_0 = 0;
+  const float zero = 0;
+  float of_code_0 = 0, back_0 = 0;
+  uint32_t code_of_0 = 0;
+  functions.Values(&code_0, &of_code_0, 1);
+  functions.Codes(&zero, &code_of_0, 1);
+  functions.Values(&code_of_0, &back_0, 1);
+  CheckZero(info.name, of_code_0, code_of_0, back_0);
 }
 
 // A type of this name that is equal; throws if it is another one.
@@ -239,7 +282,7 @@ DataType RegisterType(const std::string& name, int bits, const std::string& to_f
   if (const auto known = Registered(info, nullptr)) return *known;
   if (bits <= kMostTableBits) {
     const auto table = Evaluate(info);
-    CheckRoundTrips(name, *table);
+    CheckTable(name, *table);
     return Add(info, table);
   }
   std::shared_ptr<const TypeFunctions> functions = CompileType(info);
@@ -267,7 +310,7 @@ DataType RegisterType(const std::string& name, int bits,
       name, bits, values, from_float ? encoder : ValueTable::Nearest(name, values));
   const std::lock_guard lock(Registering());
   if (const auto known = Registered(info, table.get())) return *known;
-  CheckRoundTrips(name, *table);
+  CheckTable(name, *table);
   return Add(info, table);
 }
 

@@ -1,24 +1,12 @@
 #include "type_evaluator.hpp"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <bit>
 #include <mutex>
 #include <optional>
-#include <sstream>
-#include <string_view>
-#include <vector>
+#include <set>
+#include <string>
 
 #include "caffe/core/error.hpp"
-#include "caffe/core/log.hpp"
-#include "caffe/device/cpu/cpu_device.hpp"
 #include "caffe/device/cpu/host_type.h"
 #include "caffe/device/device.hpp"
 #include "caffe/device/dynamic_library.hpp"
@@ -27,14 +15,10 @@
 #include "caffe/device/program_cache.hpp"
 #include "caffe/device/runtime.hpp"
 #include "custom_type.hpp"
-#include "trusted_path.hpp"
-
-extern char** environ;
+#include "host_compiler.hpp"
 
 namespace caffe {
 namespace {
-
-namespace fs = std::filesystem;
 
 // C++ without headers, for any compiler that knows C++11.
 constexpr char kPrelude[] = R"(typedef signed char i8;
@@ -101,97 +85,7 @@ std::string HostText(const TypeInfo& info) {
   return text + kFunctions;
 }
 
-// Instructions of the level whose host kernels call the functions. Results do not depend on it.
-std::vector<std::string> LevelOptions() {
-  const std::string& level = HostLevel();
-  if (level == "v2") return {"-msse4.2"};
-  if (level == "v3") return {"-mavx2"};
-  if (level == "v4") {
-    return {"-mavx512f",  "-mavx512bw", "-mavx512cd",
-            "-mavx512dq", "-mavx512vl", "-mprefer-vector-width=512"};
-  }
-  return {};
-}
-
-std::vector<std::string> Options() {
-  std::vector<std::string> options{
-      "-std=c++11",      "-O3",   "-fopenmp-simd", "-ffp-contract=off",  "-fno-trapping-math",
-      "-fno-math-errno", "-fPIC", "-shared",       "-Werror=return-type"};
-  const std::vector<std::string> level = LevelOptions();
-  options.insert(options.end(), level.begin(), level.end());
-  return options;
-}
-
-// A folder that is removed with its files. Code is loaded from it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string why;
-    path_ = MakeTemporaryFolder("caffe-type", &why);
-    CAFFE_CHECK(!path_.empty(), "there is no folder for what a compiler makes; set TMPDIR to a ",
-                "folder that only you can write:\n", why);
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
-  fs::path operator/(const char* name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
-
-std::string Contents(const fs::path& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-void Write(const fs::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  errno = 0;
-  file << text;
-  CAFFE_CHECK(file.flush(), "cannot write ", path.string(), ": ", std::strerror(errno),
-              "; make room there, or set TMPDIR to another folder that only you can write");
-}
-
-// Runs a command without a shell; its messages go to `log`, and its temporary files to `folder`.
-// The exit status; -1 if there is no such command.
-int Run(std::vector<std::string> command, const fs::path& log, const fs::path& folder) {
-  std::vector<char*> arguments, variables;
-  for (std::string& word : command) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  std::string temporary = "TMPDIR=" + folder.string();
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (std::string_view(*variable).substr(0, 7) != "TMPDIR=") variables.push_back(*variable);
-  }
-  variables.insert(variables.end(), {temporary.data(), nullptr});
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  pid_t child = 0;
-  const int failed =
-      posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), variables.data());
-  posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return -1;
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return -1;
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) != 127 ? WEXITSTATUS(status) : -1;
-}
-
-// CAFFE_CXX alone, or the usual names.
-std::vector<std::string> Compilers() {
-  const char* chosen = std::getenv("CAFFE_CXX");
-  if (chosen && *chosen) return {chosen};
-  return {"c++", "g++", "clang++"};
-}
+std::string Options() { return "-std=c++11 " + HostCompilerOptions(); }
 
 class CompiledFunctions final : public TypeFunctions {
  public:
@@ -221,31 +115,16 @@ class CompiledFunctions final : public TypeFunctions {
 
 // The shared library that a compiler makes of the texts; nothing without a compiler.
 std::optional<std::string> CompileLibrary(const TypeInfo& info) {
-  const TemporaryFolder folder;
-  const fs::path source = folder / "type.cpp", library = folder / "type.so", log = folder / "log";
-  Write(source, HostText(info));
-  for (const std::string& compiler : Compilers()) {
-    std::vector<std::string> command = Options();
-    command.insert(command.begin(), compiler);
-    command.insert(command.end(), {"-o", library.string(), source.string()});
-    const int status = Run(command, log, folder.path());
-    if (status < 0) continue;
-    CAFFE_CHECK(status == 0, "data type '", info.name, "': its texts do not compile by ", compiler,
-                ", or a function does not return a value on each path:\n", Contents(log));
-    return Contents(library);
-  }
-  return std::nullopt;
+  std::optional<HostLibrary> made = CompileHostLibrary(HostText(info), Options());
+  if (!made) return std::nullopt;
+  CAFFE_CHECK(made->compiled, "data type '", info.name, "': its texts do not compile by ",
+              made->compiler, ", or a function does not return a value on each path:\n", made->log);
+  return std::move(made->bytes);
 }
 
 std::unique_ptr<TypeFunctions> Load(const std::string& library, const std::string& name) {
-  const TemporaryFolder folder;
-  const fs::path path = folder / "type.so";
-  Write(path, library);
-  std::string why;
-  const auto opened = DynamicLibrary::Open({path.string()}, &why);
-  CAFFE_CHECK(opened, "data type '", name,
-              "': cannot load what a compiler made of its texts: ", why);
-  return std::make_unique<CompiledFunctions>(*opened, "what a compiler made of data type " + name);
+  return std::make_unique<CompiledFunctions>(OpenHostLibrary(library, "data type '" + name + "'"),
+                                             "what a compiler made of data type " + name);
 }
 
 // From the program cache or from the compiler; null without either. Of a type with a table the
@@ -254,9 +133,7 @@ std::unique_ptr<TypeFunctions> Compiled(const TypeInfo& info) {
   ProgramCache& cache = Runtime::Get().program_cache();
   TypeInfo nameless = info;
   nameless.name = nameless.word = "type";
-  std::string options;
-  for (const std::string& option : Options()) options += option + " ";
-  const std::string key = CacheKey({HostText(nameless), options, "cpu", "type functions 2"});
+  const std::string key = CacheKey({HostText(nameless), Options(), "cpu", "type functions 2"});
   const bool cached = info.bits > kMostTableBits;
   if (const auto found = cached ? cache.Find(key) : std::nullopt) {
     return Load(found->binary, info.name);
@@ -283,7 +160,8 @@ struct Array {
 
 class DeviceFunctions final : public TypeFunctions {
  public:
-  DeviceFunctions(Device* device, const TypeInfo& info) : device_(device) {
+  DeviceFunctions(Device* device, const TypeInfo& info)
+      : device_(device), name_(info.name), bits_(info.bits) {
     std::set<std::string> included;
     ProgramText text = ProgramBuilder(device, "type " + info.name)
                            .Define("TO_FLOAT(code)", Concat("to_float_", info.word, "((code) & ",
@@ -293,19 +171,36 @@ class DeviceFunctions final : public TypeFunctions {
                            .Text();
     // The functions come before the body, which calls them.
     text.source.insert(text.source.find("#line 1 \"kernels/quant/type_values.h\""),
-                       CustomFunctions(info, &included));
-    const auto program = device->Build(text);
+                       CustomFunctionsThatReturn(info, &included));
+    const auto program = Built(device, text);
     values_ = program->CreateKernel("type_values");
     codes_ = program->CreateKernel("type_codes");
   }
   void Values(const uint32_t* codes, float* values, size_t count) const override {
     Launch(values_.get(), codes, values, count);
+    for (size_t i = 0; i < count; ++i) {
+      CAFFE_CHECK(std::bit_cast<uint32_t>(values[i]) != kNoValue, "data type '", name_,
+                  "': to_float does not return a value on each path: none for the code ", codes[i]);
+    }
   }
   void Codes(const float* values, uint32_t* codes, size_t count) const override {
     Launch(codes_.get(), values, codes, count);
+    for (size_t i = 0; i < count && bits_ < 32; ++i) {
+      CAFFE_CHECK(codes[i] != kNoCode, "data type '", name_,
+                  "': from_float does not return a value on each path: none for ", values[i]);
+    }
   }
 
  private:
+  std::shared_ptr<Program> Built(Device* device, const ProgramText& text) const {
+    try {
+      return device->Build(text);
+    } catch (const Error& error) {
+      CAFFE_THROW("data type '", name_, "': its texts do not compile by ", device->info().id,
+                  ", or a function does not return a value on each path:\n", error.what());
+    }
+  }
+
   void Launch(Kernel* kernel, const void* source, void* target, size_t count) const {
     const auto n = static_cast<int64_t>(count);
     if (n == 0) return;
@@ -317,6 +212,8 @@ class DeviceFunctions final : public TypeFunctions {
   }
 
   Device* device_;
+  const std::string name_;
+  const int bits_;
   std::unique_ptr<Kernel> values_, codes_;
   mutable std::mutex mutex_;
 };
@@ -328,7 +225,7 @@ std::unique_ptr<TypeFunctions> CompileType(const TypeInfo& info) {
   for (Device* device : Runtime::Get().devices()) {
     return std::make_unique<DeviceFunctions>(device, info);
   }
-  CAFFE_THROW("data type '", info.name, "': its texts need a C++ compiler (", Compilers()[0],
+  CAFFE_THROW("data type '", info.name, "': its texts need a C++ compiler (", HostCompilerName(),
               ") or an OpenCL or CUDA device; there is none. With at most ", kMostTableBits,
               " bits, caffe.register_type also takes functions of Python, and RegisterType those ",
               "of C++");

@@ -5,6 +5,7 @@
 #include "caffe.pb.h"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
+#include "caffe/library/type_function.hpp"
 
 namespace caffe {
 namespace {
@@ -22,6 +23,13 @@ Gradient GradientOf(const ElementFunction& function) {
          : x    ? Gradient::kOfBottom
          : y    ? Gradient::kOfTop
                 : Gradient::kOfDiff;
+}
+
+// The codes of the function that a user gave the type for this layer; null without one.
+std::shared_ptr<const std::vector<uint16_t>> OwnFunction(const TypeTriple& types,
+                                                         const std::string& layer) {
+  if (types != TypeTriple::Equal(types.compute)) return nullptr;
+  return TypeFunction(types.compute, layer);
 }
 
 }  // namespace
@@ -45,6 +53,21 @@ void Pointwise::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
     UseCodes(&table_);
     return;
   }
+  own_codes_ = nullptr;
+  if (const auto codes = OwnFunction(types(), type())) {
+    const DataType stored = types().compute.bytes() == 1 ? kQuant8 : kQuant16;
+    own_codes_ = MakeBlob(stored, device(), {static_cast<int64_t>(codes->size())},
+                          name() + " function of the type");
+    if (stored == kQuant8) {
+      std::copy(codes->begin(), codes->end(),
+                static_cast<uint8_t*>(own_codes_->overwrite_host_data()));
+    } else {
+      std::copy(codes->begin(), codes->end(),
+                static_cast<uint16_t*>(own_codes_->overwrite_host_data()));
+    }
+    own_codes_->device_data();  // uploaded now, not in the forward that follows
+    look_up_ = MakeKernel("neuron/look_up", "look_up", TypeTriple::Equal(stored));
+  }
   const auto program = FunctionProgram(device(), types(), formula_.function.kind);
   forward_ = program->CreateKernel("function_forward");
   if (row->backward) backward_ = program->CreateKernel("function_backward");
@@ -58,6 +81,11 @@ void Pointwise::Forward(const BlobVec& bottom, const BlobVec& top) {
   if (types().compute.is_quantized()) return table_.Launch(*bottom[0], top[0]);
   input_.Keep(*bottom[0], *top[0], KeepsInput());
   const int64_t count = bottom[0]->count();
+  if (own_codes_) {
+    look_up_->Launch(count, {count, bottom[0]->device_data(), own_codes_->device_data(),
+                             top[0]->mutable_device_data()});
+    return;
+  }
   const ElementFunction& f = formula_.function;
   forward_->Launch(count, {count, bottom[0]->Data(), top[0]->MutableData(),
                            static_cast<int>(f.kind), f.a, f.b, f.c});
@@ -87,6 +115,7 @@ LayerFacts Pointwise::Facts() const {
   facts.replayable = true;
   facts.layouts.any = true;
   const ElementFunction& function = formula_.function;
+  if (own_codes_) return facts;  // not the function of the table
   if (function.kind == ElementFunction::Kind::kAffine) {
     facts.affine = Affine::Constant(function.a, function.b);
   } else {
@@ -112,7 +141,11 @@ void RegisterPointwiseLayer(LayerRegistry& registry) {
       reads.copies_in_place = true;
       return reads;
     };
-    traits.edges = &ElementwiseEdges;
+    // A function of the type itself is one between its codes.
+    traits.edges = [type = row.type](const TypeTriple& wanted) {
+      const bool own = TypeFunction(wanted.compute, type) != nullptr;
+      return own ? std::nullopt : ElementwiseEdges(wanted);
+    };
     traits.per_item = Always(true);
     traits.summary = row.summary;
     registry.Add<PointwiseLayer>(row.type, traits);

@@ -42,7 +42,7 @@ const std::vector<PointwiseRow>& PointwiseRows();
 //   dE/dx = f'(x) dE/dy
 // bottom 0, top 0: any shape, the same. In place allowed.
 // Types: float kinds; quant8 and quant16 forward, by a table of all codes (CodeTable), where y has
-// a range of its own.
+// a range of its own; a type of a user may have a function of its own (RegisterTypeFunction).
 class Pointwise : public CodedLayer {
  public:
   using CodedLayer::CodedLayer;
@@ -71,8 +71,9 @@ class Pointwise : public CodedLayer {
 
   PointwiseFormula formula_{ElementFunction()};
   InputCopy input_;
-  CodeTable table_;  // of quantized types
-  std::unique_ptr<Kernel> forward_, backward_;
+  CodeTable table_;                      // of quantized types
+  std::shared_ptr<BlobBase> own_codes_;  // of a function of a user's type, else null
+  std::unique_ptr<Kernel> forward_, backward_, look_up_;
 };
 
 }  // namespace caffe

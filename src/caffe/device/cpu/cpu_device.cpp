@@ -11,6 +11,7 @@
 #include <fstream>
 #include <map>
 #include <new>
+#include <optional>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/host_memory.hpp"
@@ -18,6 +19,13 @@
 #include "caffe/core/value_table.hpp"
 #include "caffe/device/cpu/host_entry.h"
 #include "caffe/device/cpu/shared_cores.hpp"
+#include "caffe/device/dynamic_library.hpp"
+#include "caffe/device/host_compiler.hpp"
+#include "caffe/device/host_text.hpp"
+#include "caffe/device/program_cache.hpp"
+#include "caffe/device/runtime.hpp"
+#include "caffe/device/source_excerpt.hpp"
+#include "caffe/device/text_kernel.hpp"
 
 extern "C" {
 extern const HostKernelEntry __start_caffe_kernels[] __attribute__((visibility("hidden")));
@@ -132,13 +140,6 @@ class CpuStream final : public Stream {
   void DoWaitFor(Event&) override {}
 };
 
-// The word of host kernels. Types of users are compiled by their size: kernels/types/table.h and
-// functions.h.
-std::string HostWord(DataType type) {
-  if (!type.is_custom()) return type.word();
-  return HasFunctions(type) ? "c32" : type.bytes() == 1 ? "c8" : "c16";
-}
-
 // The tables, or the functions, of the type of an array; null if it is not a user's type.
 const void* HostTable(const KernelParameter& parameter, const TypeTriple& types) {
   const std::string& name = parameter.type;
@@ -156,11 +157,12 @@ const void* HostTable(const KernelParameter& parameter, const TypeTriple& types)
   return functions;
 }
 
+using RunHostKernel = decltype(HostKernelEntry::run);
+
 class CpuKernel final : public Kernel {
  public:
-  CpuKernel(Device* device, KernelSignature signature, const TypeTriple& types,
-            const HostKernelEntry* entry)
-      : Kernel(device, std::move(signature), types), entry_(entry) {
+  CpuKernel(Device* device, KernelSignature signature, const TypeTriple& types, RunHostKernel run)
+      : Kernel(device, std::move(signature), types), run_(run) {
     // Each parameter has two slots: a scalar or an address, and a zero point, a table or functions.
     values_.resize(2 * signature_.parameters.size());
     for (size_t i = 0; i < signature_.parameters.size(); ++i) {
@@ -206,7 +208,7 @@ class CpuKernel final : public Kernel {
     const bool parallel = rows > 1 && rows * cost >= kParallelElements * SerialFactor() &&
                           !omp_in_parallel() && omp_get_max_threads() > 1;
     if (!parallel) {
-      entry_->run({0, static_cast<long>(rows)}, arguments_of);
+      run_({0, static_cast<long>(rows)}, arguments_of);
       return;
     }
 #pragma omp parallel
@@ -218,7 +220,7 @@ class CpuKernel final : public Kernel {
       const int64_t begin = std::min(rows, blocks * thread / threads * grain);
       const int64_t end = std::min(rows, blocks * (thread + 1) / threads * grain);
       if (begin < end) {
-        entry_->run({static_cast<long>(begin), static_cast<long>(end)}, arguments_of);
+        run_({static_cast<long>(begin), static_cast<long>(end)}, arguments_of);
       }
     }
   }
@@ -228,12 +230,77 @@ class CpuKernel final : public Kernel {
   }
 
  private:
-  const HostKernelEntry* entry_;
+  const RunHostKernel run_;
   std::vector<ScalarKind> scalars_;  // by parameter; not read for pointers
   std::vector<const void*> tables_;  // by parameter; of arrays of a user's type, else null
   std::vector<int64_t> values_;
   std::vector<void*> pointers_;  // into values_
 };
+
+// A program of texts of a caller, which the system's compiler has compiled.
+class CompiledProgram final : public Program {
+ public:
+  CompiledProgram(Device* device, ProgramText text, const DynamicLibrary& library)
+      : device_(device), text_(std::move(text)), library_(library) {}
+
+  std::unique_ptr<Kernel> CreateKernel(const std::string& name) override {
+    for (const KernelSignature& signature : text_.kernels) {
+      if (signature.name != name) continue;
+      RunHostKernel run = nullptr;
+      CAFFE_CHECK(library_.Bind(HostEntryName(name).c_str(), &run), "cpu: the library of program ",
+                  text_.name, " has no kernel ", name, "; `caffe cache prune --all` removes it");
+      return std::make_unique<CpuKernel>(device_, signature, text_.types, run);
+    }
+    CAFFE_THROW("cpu: program ", text_.name, " declares no kernel ", name);
+  }
+
+ private:
+  Device* device_;
+  ProgramText text_;
+  const DynamicLibrary library_;
+};
+
+[[noreturn]] void ThrowNotCompiled(const ProgramText& text, const HostLibrary& made) {
+  std::string kernel, excerpt;
+  std::vector<std::string> names;
+  for (const KernelSignature& signature : text.kernels) names.push_back(signature.name);
+  if (const auto place = FirstErrorPlace(made.log)) {
+    const SourceExcerpt around = ExcerptAround(text.source, *place, names);
+    kernel = around.kernel;
+    if (!around.lines.empty()) {
+      excerpt = Concat("\n", around.place.file, ":", around.place.line, ":\n", around.lines);
+    }
+  }
+  CAFFE_THROW("cpu, program \"", text.name, "\"", kernel.empty() ? "" : ", kernel " + kernel,
+              ": does not compile by ", made.compiler, "\noptions: ", text.options, "\n", made.log,
+              excerpt);
+}
+
+// From the program cache or from the system's compiler.
+DynamicLibrary LibraryOf(Device* device, const ProgramText& text, bool use_cache) {
+  ProgramCache& cache = Runtime::Get().program_cache();
+  const std::string key = CacheKey({text.source, text.options, "cpu", "host kernels 1"});
+  const std::string what = "cpu, program \"" + text.name + "\"";
+  if (const auto found = use_cache ? cache.Find(key) : std::nullopt) {
+    return OpenHostLibrary(found->binary, what);
+  }
+  const std::optional<HostLibrary> made = CompileHostLibrary(text.source, text.options);
+  if (!made) {
+    throw NoHostCompiler(
+        Concat(what, ": a kernel of a text needs a C++ compiler on the CPU, and there is no ",
+               HostCompilerName(), "; install one, or set CAFFE_CXX to its command, or run the ",
+               "kernel on another device, which compiles it by its driver"));
+  }
+  device->CountBuild();
+  if (!made->compiled) ThrowNotCompiled(text, *made);
+  if (use_cache) {
+    ProgramCache::Entry entry;
+    entry.binary = made->bytes;
+    entry.build_log = made->log;
+    cache.Store(key, "cpu", text.name, entry);
+  }
+  return OpenHostLibrary(made->bytes, what);
+}
 
 class CpuProgram final : public Program {
  public:
@@ -252,7 +319,7 @@ class CpuProgram final : public Program {
       CAFFE_CHECK(row != Table().end(), "cpu: program ", text_.name, " has no kernel ", name,
                   " for the types ", types.name(), " at instruction level ", level_,
                   "; see the line '//! types:' of its body");
-      return std::make_unique<CpuKernel>(device_, signature, types, row->second);
+      return std::make_unique<CpuKernel>(device_, signature, types, row->second->run);
     }
     CAFFE_THROW("cpu: program ", text_.name, " declares no kernel ", name);
   }
@@ -344,7 +411,10 @@ void CpuDevice::DoFill(DevicePtr target, uint8_t byte, int64_t bytes) {
   std::memset(target.address(), byte, bytes);
 }
 
-std::shared_ptr<Program> CpuDevice::DoBuild(const ProgramText& text, bool) {
+std::shared_ptr<Program> CpuDevice::DoBuild(const ProgramText& text, bool use_cache) {
+  if (!text.source.empty()) {
+    return std::make_shared<CompiledProgram>(this, text, LibraryOf(this, text, use_cache));
+  }
   return std::make_shared<CpuProgram>(this, text);
 }
 
