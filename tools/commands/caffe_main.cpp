@@ -58,6 +58,12 @@ constexpr Command kCommands[] = {
      "types),\n"
      "PREFIX.json and PREFIX.html (a report with histograms), and prints a table of the layers.\n"
      "Data come from the model's own data layers, or from a list of images for a deploy net.\n"},
+    {"classify", ClassifyCommand, false, "name what images show, with probabilities",
+     "-model FILE -weights FILE,... -images IMAGES -mean NUMBERS [-labels FILE] [-type TYPE] "
+     "[-sheet FILE] [--json] [flags]",
+     "Prints the best classes of each image with their probabilities. Images are prepared as by\n"
+     "caffe quantize. An image that cannot be read is reported, and the others are classified.\n"
+     "-sheet draws the images with their classes into one picture.\n"},
     {"benchmark", BenchmarkCommand, false, "compare nets, types, devices and batch sizes",
      "-models LIST [-types LIST] [-devices LIST] [-batches LIST] [-seconds S] [-plain] "
      "[-out PREFIX] [--json] [flags]",

@@ -12,7 +12,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
-#include "caffe/core/log.hpp"
+#include "caffe/core/less_log.hpp"
 #include "caffe/core/near_name.hpp"
 #include "caffe/core/repeated_names.hpp"
 #include "caffe/core/type_registry.hpp"
@@ -100,18 +100,6 @@ std::vector<const PassEntry*> Resolve(const std::vector<std::string>& names) {
   return passes;
 }
 
-// Leaves out the lines of the nets that the passes make.
-class QuietLog {
- public:
-  QuietLog() : level_(log::level()) {
-    if (level_ == log::Level::kInfo) log::SetLevel(log::Level::kWarning);
-  }
-  ~QuietLog() { log::SetLevel(level_); }
-
- private:
-  log::Level level_;
-};
-
 bool Names(const TransformOptions& options, const std::string& pass) {
   return std::find(options.passes.begin(), options.passes.end(), pass) != options.passes.end();
 }
@@ -161,7 +149,7 @@ void CheckPasses(const TransformOptions& options) {
 NetParameter TransformModel(NetParameter model, const TransformOptions& options,
                             TransformReport* report) {
   CheckPasses(options);
-  const QuietLog quiet;
+  const LessLog less_log;
   const NetParameter original = model;
   *report = {};
   for (const PassEntry* pass : Resolve(options.passes)) {
