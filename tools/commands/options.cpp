@@ -107,6 +107,13 @@ struct Parser {
         "(default), "
         "bfloat16 or a type such as fp8_e4m3, for its quantize_weights int8 (default) or int16")
         ->type_name("TYPE");
+    Add("--levels", options.levels, "transform",
+        "for round_levels: the most different values of a parameter (default 256)")
+        ->type_name("N")
+        ->check(Positive);
+    Add("--plugins", options.plugins, "transform",
+        "shared libraries with passes, separated by commas: see RegisterPass")
+        ->type_name("FILES");
     Add("--shape", options.shape, "transform",
         "the shape of the inputs that replace data layers, such as 1,3,227,227")
         ->type_name("SHAPE");
