@@ -494,7 +494,7 @@ TEST(OwnPassesTest, ARewriteChangesItsMatches) {
                     "a rewrite only changes the layers of its match"));
 }
 
-// tests/transform/plugin/own_passes.cpp.
+// tests/transform/library/own_passes.cpp.
 TEST(OwnPassesTest, LibrariesOfPasses) {
   const TemporaryFolder folder;
   EXPECT_TRUE(Holds(MessageOf([&] { LoadPasses(folder / "none.so"); }), "no such file"));

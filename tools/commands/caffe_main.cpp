@@ -42,7 +42,7 @@ constexpr Command kCommands[] = {
      "forward with their times, and the choices.\n"},
     {"transform", TransformCommand, false, "rewrite a trained model: strip, fold, round",
      "-model FILE -weights FILE,... -passes LIST -out PREFIX [-shape N,C,H,W] [-type TYPE] "
-     "[-levels N] [-plugins FILES] [flags]",
+     "[-levels N] [-libraries FILES] [flags]",
      "Writes PREFIX.prototxt and PREFIX.caffemodel. The passes run in the given order:\n"
      "  strip             keep what inference needs\n"
      "  fold              BatchNorm, Scale and Bias into the weights before them\n"
@@ -54,7 +54,7 @@ constexpr Command kCommands[] = {
      "  round             store weights as half, bfloat16 or a type such as fp8_e4m3\n"
      "  round_levels      float weights of at most -levels different values, which compress well\n"
      "  quantize_weights  store weights as codes of int8 or int16\n"
-     "Passes of your own come from the libraries of -plugins.\n"
+     "Passes of your own come from the libraries of -libraries.\n"
      "Prints what each pass did, and how far the outputs of both nets differ for random inputs.\n"},
     {"quantize", QuantizeCommand, false, "calibrate a float model and store it in a narrow type",
      "-model FILE -weights FILE -type int8|int16|half|bfloat16 -out PREFIX [-images LIST -mean "

@@ -111,7 +111,7 @@ struct Parser {
         "for round_levels: the most different values of a parameter (default 256)")
         ->type_name("N")
         ->check(Positive);
-    Add("--plugins", options.plugins, "transform",
+    Add("--libraries", options.libraries, "transform",
         "shared libraries with passes, separated by commas: see RegisterPass")
         ->type_name("FILES");
     Add("--shape", options.shape, "transform",

@@ -27,8 +27,8 @@ struct Options {
   // caffe transform
   std::string passes = "all", shape, outputs;
   int64_t seed = 1;
-  int levels = 0;       // 0: not given
-  std::string plugins;  // libraries that add passes
+  int levels = 0;         // 0: not given
+  std::string libraries;  // libraries that add passes
   // caffe moe-init
   double noise = 0.01;
   // caffe quantize

@@ -140,7 +140,7 @@ int TransformCommand(const Options& options) {
   transform.strip.outputs = List(options.outputs);
   transform.seed = static_cast<uint64_t>(options.seed);
   transform.levels = options.levels;
-  for (const std::string& library : FilesInList(options.plugins)) LoadPasses(library);
+  for (const std::string& library : FilesInList(options.libraries)) LoadPasses(library);
   CheckPasses(transform);
   const std::vector<std::string> files = FilesInList(options.weights);
   std::vector<std::string> inputs = files;
