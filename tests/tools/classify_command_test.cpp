@@ -175,6 +175,35 @@ TEST_F(ClassifyCommandTest, TypesAndTheirRanges) {
   }
 }
 
+// A net with one channel reads images in gray: LeNet, with digits.
+TEST_F(ClassifyCommandTest, GrayNets) {
+  model_ = folder_.Put("gray.prototxt", R"(
+    layer { name: 'in' type: 'Input' top: 'data' input_param { shape { dim: 1 dim: 1 dim: 6 dim: 5 } } }
+    layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'
+            convolution_param { num_output: 2 kernel_h: 6 kernel_w: 5 } }
+    layer { name: 'prob' type: 'Softmax' bottom: 'conv' top: 'prob' } )");
+  NetParameter weights;
+  LayerParameter* conv = weights.add_layer();
+  conv->set_name("conv");
+  BlobProto* blob = conv->add_blobs();
+  for (const int extent : {2, 1, 6, 5}) blob->mutable_shape()->add_dim(extent);
+  for (int i = 0; i < 60; ++i) blob->add_data(i < 30 ? 1 / 30.0f : 0);
+  BlobProto* bias = conv->add_blobs();
+  bias->mutable_shape()->add_dim(2);
+  for (const float value : {0.0f, 1.0f}) bias->add_data(value);
+  WriteBinaryProto(weights_, weights);
+  Image image{6, 5, 1, std::vector<uint8_t>(30, 250)};
+  folder_.Put("images/light.png", EncodeImage(image, ImageFormat::kPng));
+  image.pixels.assign(30, 10);
+  folder_.Put("images/dark.png", EncodeImage(image, ImageFormat::kPng));
+  list_ = folder_.Put("list.txt", "images/light.png 0\nimages/dark.png 1\n");
+  ASSERT_EQ(0, Run(List({"-sheet", folder_ / "sheet.png"}))) << err_;
+  const double light = 1 / (1 + std::exp(1 - 2.5)), dark = 1 / (1 + std::exp(0.1 - 1));
+  EXPECT_TRUE(Holds(out_, "light.png  (label 0)\n  " + FixedText(light, 4) + "  0\n"));
+  EXPECT_TRUE(Holds(out_, "dark.png  (label 1)\n  " + FixedText(dark, 4) + "  1\n"));
+  EXPECT_TRUE(Holds(out_, "top-1: 2 of 2 labels"));
+}
+
 TEST_F(ClassifyCommandTest, ASheetHasThePicturesAndTheText) {
   const std::string sheet = folder_ / "sheet.png";
   ASSERT_EQ(0, Run(List({"-sheet", sheet, "-labels", labels_, "-top", "2"}))) << err_;
