@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <random>
 #include <set>
 
 #include "caffe/data/gzip_file.hpp"
@@ -292,6 +294,14 @@ TEST(DuplicatesTest, OutputsAndInputsStay) {
                     "conv_b is an output"));
 }
 
+TEST(DuplicatesTest, AnOutputIsNotReadInsteadOfItsCopy) {
+  std::string notes;
+  const NetParameter model = Model(kData + Conv("conv_a", "data", kThree) +
+                                   Conv("conv_b", "data", kThree) + Conv("x", "conv_b", kThree));
+  EXPECT_EQ(RunPass("duplicates", model, &notes).SerializeAsString(), model.SerializeAsString());
+  EXPECT_TRUE(Holds(notes, "stays: blob conv_a is an output"));
+}
+
 TEST(DuplicatesTest, EqualParametersAreShared) {
   std::string notes;
   const std::string large =
@@ -314,6 +324,97 @@ TEST(DuplicatesTest, EqualParametersAreShared) {
   Net net(result, options);
   EXPECT_EQ(net.layers()[1]->blobs()[0].get(), net.layers()[2]->blobs()[0].get());
   EXPECT_EQ(net.learnable_params().size(), 5u);
+}
+
+// A net of random layers over blobs with 4 channels. Layers whose names begin with the same letter
+// have equal weights.
+std::string RandomNet(uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto below = [&](size_t count) { return random() % count; };
+  struct Known {
+    std::string name;
+    int height, width;
+  };
+  const int height = 5 + static_cast<int>(below(6)), width = 5 + static_cast<int>(below(6));
+  std::vector<Known> blobs{{"data", height, width}};
+  std::string text = InputText("data", {1, 4, height, width});
+  for (int i = 0; i < 14; ++i) {
+    const Known from = below(3) ? blobs.back() : blobs[below(blobs.size())];
+    const std::string name = std::string(1, static_cast<char>('a' + below(2))) + std::to_string(i);
+    const auto other = std::find_if(blobs.rbegin(), blobs.rend(), [&](const Known& blob) {
+      return blob.name != from.name && blob.height == from.height && blob.width == from.width;
+    });
+    switch (below(8)) {
+      case 0:
+      case 1:
+        text += Conv(name, from.name, kThree);
+        blobs.push_back({name, from.height, from.width});
+        break;
+      case 2:
+        text += Conv(name, from.name, "kernel_size: 1");
+        blobs.push_back({name, from.height, from.width});
+        break;
+      case 3:
+      case 4:
+        text += Conv(name, from.name, kPoint);
+        blobs.push_back({name, (from.height + 1) / 2, (from.width + 1) / 2});
+        break;
+      case 5:
+        if (from.name != "data") text += ReluText("relu" + name, from.name);
+        break;
+      case 6:
+        if (other == blobs.rend()) break;
+        text += "layer { name: '" + name + "' type: 'Eltwise' bottom: '" + from.name +
+                "' bottom: '" + other->name + "' top: '" + name +
+                "' eltwise_param { operation: " + (below(2) ? "SUM" : "MAX") + " } } ";
+        blobs.push_back({name, from.height, from.width});
+        break;
+      default:
+        if (other == blobs.rend()) break;
+        text += "layer { name: 'join" + name + "' type: 'Concat' bottom: '" + from.name +
+                "' bottom: '" + other->name + "' top: 'join" + name + "' } " +
+                Conv(name, "join" + name, "kernel_size: 1");
+        blobs.push_back({name, from.height, from.width});
+    }
+  }
+  return text;
+}
+
+TEST(RandomNetsTest, PassesKeepTheOutputs) {
+  int moved = 0, merged = 0, picked = 0;
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    const NetParameter net = ParseNet(RandomNet(seed));
+    if (net.layer_size() < 2) continue;
+    const NetParameter model = Model(net);
+    TransformOptions options;
+    options.passes = {"strides", "duplicates", "strides"};
+    TransformReport report;
+    SCOPED_TRACE(Lines(model));
+    ASSERT_NO_THROW(TransformModel(model, options, &report)) << seed;
+    for (const OutputDifference& output : report.outputs) {
+      EXPECT_LE(output.relative, 1e-5) << output.blob << " of seed " << seed;
+    }
+    std::map<std::string, bool> unread;
+    for (const LayerParameter& layer : model.layer()) {
+      for (const std::string& bottom : layer.bottom()) unread[bottom] = false;
+      for (const std::string& top : layer.top()) unread[top] = true;
+    }
+    unread["data"] = false;
+    EXPECT_EQ(
+        static_cast<int64_t>(report.outputs.size()),
+        std::count_if(unread.begin(), unread.end(), [](const auto& one) { return one.second; }))
+        << seed;
+    for (const PassReport& pass : report.passes) {
+      for (const std::string& note : pass.notes) {
+        moved += note.find(" moves to ") != std::string::npos;
+        picked += note.find(" picks ") != std::string::npos;
+        merged += note.find(" is removed: ") != std::string::npos;
+      }
+    }
+  }
+  EXPECT_GT(moved, 10);
+  EXPECT_GT(picked, 2);
+  EXPECT_GT(merged, 5);
 }
 
 TEST(RoundLevelsTest, EachParameterHasFewValues) {

@@ -120,11 +120,13 @@ class Duplicates {
     return true;
   }
 
-  // The last layer before `reader` that writes a blob and stays.
+  // The reason why a duplicate must stay; empty: it can be removed.
   std::string WhyNot(int i) const {
     for (int t = 0; t < model_.layer(i).top_size(); ++t) {
       if (flow_.Readers(i, t).empty()) return "blob " + model_.layer(i).top(t) + " is an output";
       const std::string& name = model_.layer(first_[i]).top(t);
+      // A blob that another layer reads would not be an output any more.
+      if (flow_.Readers(first_[i], t).empty()) return "blob " + name + " is an output";
       for (const BlobUse& reader : flow_.Readers(i, t)) {
         if (first_[reader.layer] >= 0) continue;
         for (int k = first_[i] + 1; k < reader.layer; ++k) {
