@@ -13,7 +13,7 @@ tests=(ctest --output-on-failure --parallel "$jobs" --label-regex '^(null|cpu)$'
 thread_tests=(data device net solver)
 # It measures how GCC's OpenMP waits.
 python_tests=(--deselect tests/python/threads_test.py::test_threads_that_wait_sleep_soon)
-for name in arguments bfloat16 fork hdf5 io late_reads memory messages net number_views own_types \
+for name in arguments bfloat16 fork hdf5 io late_reads memory messages net number_views own_passes own_types \
   packed_weights python_layer quantize scalar_view snapshot solver threads training transform views \
   weights; do
   python_tests+=("tests/python/${name}_test.py")

@@ -3,11 +3,13 @@
 
 #include "bindings.hpp"
 #include "caffe.pb.h"
+#include "caffe/core/error.hpp"
 #include "caffe/core/out_of_memory.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/io/input_files.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
+#include "caffe/transform/pass_registry.hpp"
 #include "caffe/transform/transform.hpp"
 #include "gil.hpp"
 #include "net_lock.hpp"
@@ -35,7 +37,13 @@ py::dict ToDict(const caffe::TransformReport& report) {
                  py::arg("relative") = output.relative, py::arg("cosine") = output.cosine,
                  py::arg("same_argmax") = output.same_argmax));
   }
-  return py::dict(py::arg("passes") = passes, py::arg("outputs") = outputs);
+  py::list packed;
+  for (const caffe::PackedSize& size : report.packed) {
+    packed.append(py::dict(py::arg("program") = size.program, py::arg("before") = size.before,
+                           py::arg("after") = size.after));
+  }
+  return py::dict(py::arg("passes") = passes, py::arg("packed") = packed,
+                  py::arg("outputs") = outputs);
 }
 
 py::tuple TransformNet(const py::object& net, const py::object& weights, const py::object& out,
@@ -43,6 +51,7 @@ py::tuple TransformNet(const py::object& net, const py::object& weights, const p
   caffe::TransformOptions options;
   options.passes = settings["passes"].cast<std::vector<std::string>>();
   options.type = settings["type"].cast<std::string>();
+  options.levels = settings["levels"].cast<int>();
   options.strip.shape = settings["shape"].cast<std::vector<int64_t>>();
   options.strip.outputs = settings["outputs"].cast<std::vector<std::string>>();
   options.seed = settings["seed"].cast<uint64_t>();
@@ -99,6 +108,60 @@ py::tuple Transform(const py::object& net, const py::object& weights, const py::
                              [&] { return TransformNet(net, weights, out, settings); });
 }
 
+NetParameter Parsed(const py::bytes& bytes) {
+  NetParameter model;
+  CAFFE_CHECK(model.ParseFromString(bytes), "the bytes are not those of a NetParameter");
+  return model;
+}
+
+// `function` gets the bytes of a model, and returns the bytes of the result and a list of notes.
+void RegisterPass(const std::string& name, const py::object& function) {
+  // The registry lives longer than the interpreter, so that the reference is never given back.
+  auto* const kept = new py::object(function);
+  const auto run = [kept](const NetParameter& model, const caffe::TransformOptions&,
+                          caffe::TransformNotes* notes) {
+    const std::string bytes = model.SerializeAsString();
+    const WithGil gil;
+    const auto result = CallPython(*kept, py::make_tuple(py::bytes(bytes))).cast<py::tuple>();
+    for (const py::handle note : result[1]) notes->push_back(note.cast<std::string>());
+    return Parsed(result[0].cast<py::bytes>());
+  };
+  try {
+    caffe::RegisterPass(name, run);
+  } catch (...) {
+    delete kept;
+    throw;
+  }
+}
+
+// An entry of the pattern is the name of a type, or a function of a layer's bytes.
+std::vector<std::vector<int>> FindChains(const py::bytes& model, const py::list& pattern) {
+  std::vector<caffe::LayerPattern> layers;
+  for (const py::handle entry : pattern) {
+    caffe::LayerPattern& layer = layers.emplace_back();
+    if (py::isinstance<py::str>(entry)) {
+      layer.type = entry.cast<std::string>();
+      continue;
+    }
+    layer.fits = [entry](const caffe::LayerParameter& one) {
+      return py::bool_(entry(py::bytes(one.SerializeAsString()))).cast<bool>();
+    };
+  }
+  return caffe::FindChains(Parsed(model), layers);
+}
+
+// The reason why the layer stays, and the bytes of the model.
+py::tuple RemoveCopy(const py::bytes& model, int layer) {
+  NetParameter changed = Parsed(model);
+  const std::string why = caffe::RemoveCopy(&changed, layer);
+  return py::make_tuple(why, py::bytes(changed.SerializeAsString()));
+}
+
 }  // namespace
 
-void BindTransform(py::module_& module) { module.def("_transform", &Transform); }
+void BindTransform(py::module_& module) {
+  module.def("_transform", &Transform);
+  module.def("_register_pass", &RegisterPass);
+  module.def("_find_chains", &FindChains);
+  module.def("_remove_copy", &RemoveCopy);
+}

@@ -34,7 +34,8 @@ from .proto.caffe_pb2 import TRAIN, TEST  # noqa: E402,F401  (plain ints, as scr
 from .classifier import Classifier  # noqa: E402,F401
 from .detector import Detector  # noqa: E402,F401
 from .nccl import NCCL  # noqa: E402,F401
-from .weight_tools import transform  # noqa: E402,F401
+from .weight_tools import (  # noqa: E402,F401
+    find_chains, register_pass, register_rewrite, remove_copy, transform)
 from .calibration import quantize  # noqa: E402,F401
 from . import bfloat16, io  # noqa: E402,F401
 from .net_spec import layers, params, NetSpec, to_proto  # noqa: E402,F401

@@ -126,7 +126,9 @@ TEST_F(CommandsTest, HelpOfEachCommandHasItsFlags) {
       {"test", {"-model FILE", "-weights FILE", "-iterations N", "-json"}},
       {"time", {"-model FILE", "-phase PHASE", "-lt ", "-plan "}},
       {"tune", {"-model FILE", "-weights FILE", "-train ", "-gpu DEVICE", "-iterations N"}},
-      {"transform", {"-passes LIST", "-out PREFIX", "-shape SHAPE", "-outputs LIST", "-seed N"}},
+      {"transform",
+       {"-passes LIST", "-out PREFIX", "-shape SHAPE", "-outputs LIST", "-seed N", "-levels N",
+        "-libraries FILES"}},
       {"device_query", {"-self_test", "-gpu", "bfloat16"}},
       {"layers", {"[NAME...]", "-json"}},
       {"cache", {"--max-size", "verify"}}};
@@ -715,6 +717,15 @@ TEST_F(CommandsTest, TransformWritesAModelThatComputesTheSame) {
   EXPECT_TRUE(Holds(out, "{\"blob\": \"y\", \"count\": 8, \"items\": 4,")) << out;
   EXPECT_TRUE(Holds(out, "\"relative\": 0, \"cosine\": 1, \"same_argmax\": 4}")) << out;
 
+  // Few levels, and a pass of a library (tests/transform/library/own_passes.cpp).
+  const std::string library = CAFFE_BINARY_DIR "/tests/libtest_own_passes.so";
+  ASSERT_EQ(
+      0, Run({"transform", "-model", net, "-weights", weights, "-passes", "no_sigmoid,round_levels",
+              "-levels", "3", "-libraries", library, "-out", folder / "w", "-gpu=cpu"}))
+      << err;
+  EXPECT_TRUE(Holds(out, "round_levels: 1 parameter has at most 3 different values\n")) << out;
+  EXPECT_TRUE(Holds(out, "\nno_sigmoid ")) << out;
+
   ExpectError({"transform"}, "Need a model: -model FILE");
   ExpectError({"transform", "-model", net}, "Need the weights of the model");
   ExpectError({"transform", "-model", net, "-weights", weights}, "-out PREFIX");
@@ -722,6 +733,9 @@ TEST_F(CommandsTest, TransformWritesAModelThatComputesTheSame) {
     ExpectError({"transform", "-model", net, "-weights", weights, "-out", folder / "v", flag},
                 text);
   };
+  error("-libraries=none.so", "cannot open the library of passes none.so: no such file");
+  error("-levels=0", "'0' is not a positive whole number");
+  error("-levels=5", "levels are for the pass round_levels");
   error("-passes=fuld", "unknown pass 'fuld'; did you mean fold? (known: strip fold constants ");
   error("-shape=1,x", "-shape has 'x'");
   error("-type=half", "neither is named");

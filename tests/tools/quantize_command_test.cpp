@@ -254,7 +254,7 @@ TEST_F(QuantizeCommandTest, Errors) {
   ExpectError(Images({"-max_drop", "-1"}), "'-1' is not a number of at least 0");
   ExpectError(Images({"-iterations", "6"}), "12 images, which are 6 batches");
   ExpectError(Images({"-scores", "nothing"}), "scores: the net has no blob 'nothing'");
-  ExpectError({}, "give -images LIST");
+  ExpectError({}, "give -images IMAGES");
   ExpectError({"-images", list_, "-root", folder_ / ""}, "-mean is missing");
   ExpectError({"-images", folder_ / "absent.txt", "-mean", "0"}, "absent.txt");
   NetParameter other;

@@ -14,6 +14,7 @@
 #include "caffe/solver/signal_handler.hpp"
 #include "commands/benchmark_report.hpp"
 #include "commands/commands.hpp"
+#include "commands/net_types.hpp"
 #include "commands/version.hpp"
 
 namespace caffe {
@@ -58,7 +59,7 @@ class Benchmark {
         devices_(Parts(options.devices)),
         batches_(Batches(options.batches)),
         signals_(SolverAction::kStop, SolverAction::kNone) {
-    for (const std::string& type : types_) BenchmarkType(type);
+    for (const std::string& type : types_) CommandType(type);
     settings_.seconds = options.seconds;
     if (options.iterations_given) settings_.samples = options.iterations;
     settings_.train = options.phase == "TRAIN";
@@ -100,7 +101,7 @@ class Benchmark {
     BenchmarkCell cell;
     cell.net = model.net();
     cell.name = model.name();
-    cell.type = BenchmarkTypeName(BenchmarkType(type));
+    cell.type = CommandTypeName(CommandType(type));
     cell.device = device_name;
     cell.train = settings_.train;
     cell.batch = batch;

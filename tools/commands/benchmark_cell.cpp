@@ -14,6 +14,7 @@
 #include "caffe/device/runtime.hpp"
 #include "caffe/net/net.hpp"
 #include "caffe/net/net_file.hpp"
+#include "commands/net_types.hpp"
 
 namespace caffe {
 namespace {
@@ -46,17 +47,6 @@ std::string NetName(const std::string& path) {
   return general && !folder.empty() ? folder : stem;
 }
 
-// Calls a function for a net and for the nets within its layers.
-template <class Function> void ForEachNet(NetParameter* net, const Function& function) {
-  function(net);
-  for (LayerParameter& layer : *net->mutable_layer()) {
-    if (!layer.has_moe_param()) continue;
-    MOEParameter* moe = layer.mutable_moe_param();
-    if (moe->has_gating_net()) ForEachNet(moe->mutable_gating_net(), function);
-    for (NetParameter& expert : *moe->mutable_expert_net()) ForEachNet(&expert, function);
-  }
-}
-
 void SetBatch(int64_t batch, LayerParameter* layer) {
   const auto number = static_cast<uint32_t>(batch);
   const auto set = [&](BlobShape* shape) {
@@ -82,18 +72,9 @@ void MakeFillersConstant(NetParameter* net) {
   }
 }
 
-// Layers with types of their own keep them.
 NetParameter WithTypeAndBatch(const NetParameter& model, DataType type, int64_t batch) {
   NetParameter typed = model;
-  ForEachNet(&typed, [&](NetParameter* net) {
-    net->clear_data_type();
-    net->clear_data_type_name();
-    if (type.is_custom()) {
-      net->set_data_type_name(type.name());
-    } else {
-      net->set_data_type(static_cast<DataTypeProto>(type.info().proto));
-    }
-  });
+  SetNetType(type, &typed);
   for (LayerParameter& layer : *typed.mutable_layer()) SetBatch(batch, &layer);
   return typed;
 }
@@ -199,7 +180,7 @@ std::string OneLine(std::string text) {
 
 void Measure(const BenchmarkModel& model, Device* device, const BenchmarkSettings& settings,
              const std::function<bool()>& stop, BenchmarkCell* cell) {
-  const DataType type = BenchmarkType(cell->type);
+  const DataType type = CommandType(cell->type);
   NetParameter typed = model.Typed(type, cell->batch);
   // A net that trains has masters in float.
   const NetParameter& weights = settings.train ? model.weights() : model.WeightsIn(type);
@@ -233,16 +214,6 @@ void Measure(const BenchmarkModel& model, Device* device, const BenchmarkSetting
 }
 
 }  // namespace
-
-DataType BenchmarkType(const std::string& name) {
-  if (name == "int8") return kQuant8;
-  if (name == "int16") return kQuant16;
-  return DataTypeByName(name);
-}
-
-std::string BenchmarkTypeName(DataType type) {
-  return type == kQuant8 ? "int8" : type == kQuant16 ? "int16" : type.name();
-}
 
 BenchmarkModel::BenchmarkModel(const std::string& model, const std::vector<std::string>& weights,
                                bool strict)

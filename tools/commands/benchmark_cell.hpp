@@ -73,10 +73,6 @@ class BenchmarkModel {
   bool random_ranges_ = false;
 };
 
-// "float", "int8", … of a type; int8 and int16 stand for quant8 and quant16.
-DataType BenchmarkType(const std::string& name);
-std::string BenchmarkTypeName(DataType type);
-
 // Fills the numbers of a cell, whose net, type, device and batch are set, or its error. `stop` is
 // called between passes; if it returns true, the cell has the error "interrupted".
 void MeasureCell(const BenchmarkModel& model, Device* device, const BenchmarkSettings& settings,

@@ -6,6 +6,7 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/json.hpp"
 #include "caffe/io/file.hpp"
+#include "commands/net_types.hpp"
 
 namespace caffe {
 namespace {
@@ -170,7 +171,7 @@ void ReadAccuracyJson(const std::string& path, BenchmarkRun* run) {
   const std::string name = fields.Text("net");
   const std::optional<double> exact = fields.Number("float_top1");
   if (exact) run->accuracies.push_back({name, "float", exact, std::nullopt});
-  run->accuracies.push_back({name, BenchmarkTypeName(BenchmarkType(fields.NeededText("type"))),
+  run->accuracies.push_back({name, CommandTypeName(CommandType(fields.NeededText("type"))),
                              fields.Number("quantized_top1"), fields.Number("agreement")});
 }
 

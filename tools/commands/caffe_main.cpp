@@ -41,15 +41,20 @@ constexpr Command kCommands[] = {
      "the fastest ones in the program cache, where later runs find them. Prints the steps of a\n"
      "forward with their times, and the choices.\n"},
     {"transform", TransformCommand, false, "rewrite a trained model: strip, fold, round",
-     "-model FILE -weights FILE,... -passes LIST -out PREFIX [-shape N,C,H,W] [-type TYPE] [flags]",
+     "-model FILE -weights FILE,... -passes LIST -out PREFIX [-shape N,C,H,W] [-type TYPE] "
+     "[-levels N] [-libraries FILES] [flags]",
      "Writes PREFIX.prototxt and PREFIX.caffemodel. The passes run in the given order:\n"
      "  strip             keep what inference needs\n"
      "  fold              BatchNorm, Scale and Bias into the weights before them\n"
      "  constants         compute constant layers once, join linear layers\n"
      "  casts             remove pairs of Quantizer layers that cancel\n"
      "  all               strip,fold,constants,casts\n"
+     "  duplicates        layers that compute the same become one, equal parameters are shared\n"
+     "  strides           move strides of 1x1 convolutions to the layers before them\n"
      "  round             store weights as half, bfloat16 or a type such as fp8_e4m3\n"
+     "  round_levels      float weights of at most -levels different values, which compress well\n"
      "  quantize_weights  store weights as codes of int8 or int16\n"
+     "Passes of your own come from the libraries of -libraries.\n"
      "Prints what each pass did, and how far the outputs of both nets differ for random inputs.\n"},
     {"quantize", QuantizeCommand, false, "calibrate a float model and store it in a narrow type",
      "-model FILE -weights FILE -type int8|int16|half|bfloat16 -out PREFIX [-images LIST -mean "
@@ -58,6 +63,12 @@ constexpr Command kCommands[] = {
      "types),\n"
      "PREFIX.json and PREFIX.html (a report with histograms), and prints a table of the layers.\n"
      "Data come from the model's own data layers, or from a list of images for a deploy net.\n"},
+    {"classify", ClassifyCommand, false, "name what images show, with probabilities",
+     "-model FILE -weights FILE,... -images IMAGES -mean NUMBERS [-labels FILE] [-type TYPE] "
+     "[-sheet FILE] [--json] [flags]",
+     "Prints the best classes of each image with their probabilities. Images are prepared as by\n"
+     "caffe quantize. An image that cannot be read is reported, and the others are classified.\n"
+     "-sheet draws the images with their classes into one picture.\n"},
     {"benchmark", BenchmarkCommand, false, "compare nets, types, devices and batch sizes",
      "-models LIST [-types LIST] [-devices LIST] [-batches LIST] [-seconds S] [-plain] "
      "[-out PREFIX] [--json] [flags]",

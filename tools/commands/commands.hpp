@@ -13,6 +13,7 @@ int TestCommand(const Options& options);
 int TimeCommand(const Options& options);
 int TuneCommand(const Options& options);
 int TransformCommand(const Options& options);
+int ClassifyCommand(const Options& options);
 int QuantizeCommand(const Options& options);
 int BenchmarkCommand(const Options& options);
 int MoeInitCommand(const Options& options);

@@ -8,7 +8,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/json.hpp"
-#include "caffe/core/log.hpp"
+#include "caffe/core/less_log.hpp"
 #include "caffe/core/number_text.hpp"
 #include "caffe/device/launch_record.hpp"
 #include "caffe/device/program_cache.hpp"
@@ -170,21 +170,6 @@ std::string SelfTestJson(const std::vector<std::pair<int, Device*>>& devices,
   }
   return text + Concat("},\n \"failed\": ", failed, "}");
 }
-
-// During its lifetime the log has no lines of the default level: the nets of the rows would write
-// some hundred thousand. Another level, such as debug, stays.
-class LessLog {
- public:
-  LessLog() {
-    if (before_ == log::Level::kInfo) log::SetLevel(log::Level::kWarning);
-  }
-  ~LessLog() { log::SetLevel(before_); }
-  LessLog(const LessLog&) = delete;
-  LessLog& operator=(const LessLog&) = delete;
-
- private:
-  const log::Level before_ = log::level();
-};
 
 // The families of a list, which is empty if it is; throws unless all exist.
 std::set<std::string> WantedFamilies(const std::string& list) {

@@ -47,22 +47,24 @@ struct Parser {
   Parser() {
     app.set_help_flag();
     Add("--solver", options.solver, "train", "the solver, a prototxt")->type_name("FILE");
-    Add("--model", options.model, "test time tune transform quantize moe-init",
+    Add("--model", options.model, "test time tune transform quantize classify moe-init",
         "the net, a prototxt")
         ->type_name("FILE");
-    Add("--weights", options.weights, "train test time tune transform quantize moe-init benchmark",
+    Add("--weights", options.weights,
+        "train test time tune transform quantize classify moe-init benchmark",
         "caffemodels or HDF5 files, separated by commas (a name that exists is taken whole); later "
         "files replace weights of earlier ones")
         ->type_name("FILE");
-    Add("--strict", options.strict, "train test time tune transform quantize moe-init benchmark",
+    Add("--strict", options.strict,
+        "train test time tune transform quantize classify moe-init benchmark",
         "with -weights: a layer with parameters that the files lack, and parameters that no layer "
         "takes, are errors");
-    Add("--map_weights", options.map_weights, "test time",
+    Add("--map_weights", options.map_weights, "test time classify",
         "use aligned weights of -weights in the file, which must not be changed or truncated "
         "meanwhile, instead of a copy");
     Add("--snapshot", options.snapshot, "train", "the solverstate to resume from")
         ->type_name("FILE");
-    Add("--gpu", options.gpu, "train test time tune transform quantize device_query",
+    Add("--gpu", options.gpu, "train test time tune transform quantize classify device_query",
         "the device: a number or name as device_query prints them, or cpu, or all; default: as the "
         "solver says, else the best device")
         ->type_name("DEVICE");
@@ -99,11 +101,19 @@ struct Parser {
     Add("--out", options.out, "transform quantize moe-init benchmark",
         "names of the results, without extension")
         ->type_name("PREFIX");
-    Add("--type", options.type, "transform quantize",
-        "for quantize int8 (default), int16, half or bfloat16; for transform's round half "
+    Add("--type", options.type, "transform quantize classify",
+        "for classify any type (default: that of the net); for quantize int8 (default), int16, "
+        "half or bfloat16; for transform's round half "
         "(default), "
         "bfloat16 or a type such as fp8_e4m3, for its quantize_weights int8 (default) or int16")
         ->type_name("TYPE");
+    Add("--levels", options.levels, "transform",
+        "for round_levels: the most different values of a parameter (default 256)")
+        ->type_name("N")
+        ->check(Positive);
+    Add("--libraries", options.libraries, "transform",
+        "shared libraries with passes, separated by commas: see RegisterPass")
+        ->type_name("FILES");
     Add("--shape", options.shape, "transform",
         "the shape of the inputs that replace data layers, such as 1,3,227,227")
         ->type_name("SHAPE");
@@ -123,20 +133,23 @@ struct Parser {
     Add("--percentile", options.percentile, "quantize",
         "the percentage of values within the range, for -method percentile (default 99.99)")
         ->type_name("P");
-    Add("--images", options.images, "quantize", "a list of images, lines 'path label' or 'path'")
-        ->type_name("LIST");
-    Add("--root", options.root, "quantize", "folder of the images' paths")->type_name("DIR");
-    Add("--mean", options.mean, "quantize",
+    Add("--images", options.images, "quantize classify",
+        "a list with lines 'path label' or 'path', or folders and images, separated by commas")
+        ->type_name("IMAGES");
+    Add("--root", options.root, "quantize classify", "folder of the images' paths")
+        ->type_name("DIR");
+    Add("--mean", options.mean, "quantize classify",
         "subtracted from pixels: one number, or one for each channel: 104,117,123")
         ->type_name("NUMBERS");
-    Add("--scale", options.scale, "quantize", "factor of pixels after the mean (default 1)")
+    Add("--scale", options.scale, "quantize classify",
+        "factor of pixels after the mean (default 1)")
         ->type_name("S");
-    Add("--crop", options.crop, "quantize",
+    Add("--crop", options.crop, "quantize classify",
         "centre: crop the centre of images; none (default): resize them; "
         "keep: each image is a batch of its own size")
         ->type_name("CROP");
-    Add("--bgr", options.bgr, "quantize", "channels are blue, green, red (default)");
-    Add("--rgb", options.rgb, "quantize", "channels are red, green, blue");
+    Add("--bgr", options.bgr, "quantize classify", "channels are blue, green, red (default)");
+    Add("--rgb", options.rgb, "quantize classify", "channels are red, green, blue");
     Add("--held_out", options.held_out, "quantize",
         "number of batches to compare with the float net (default: all images that are left; with "
         "data layers as many as calibrate)")
@@ -146,7 +159,7 @@ struct Parser {
         "percentage points of top-1 that may be lost: layers that hurt get wider types")
         ->type_name("POINTS")
         ->check(NotNegative);
-    Add("--scores", options.scores, "quantize",
+    Add("--scores", options.scores, "quantize classify",
         "the blob with the scores of classes that count (default: what the last loss or Accuracy "
         "reads, else the last Softmax or output)")
         ->type_name("BLOB");
@@ -160,6 +173,15 @@ struct Parser {
         "make ranges narrower or wider as long as that lowers the noise of the scores");
     Add("--equalize", options.equalize, "quantize",
         "scale channels between layers with weights, so that they use the codes equally");
+    Add("--labels", options.labels, "classify",
+        "a text file with the name of a class in each line, such as synset_words.txt")
+        ->type_name("FILE");
+    Add("--top", options.top, "classify", "print so many classes of each image (default 5)")
+        ->type_name("N")
+        ->check(Positive);
+    Add("--sheet", options.sheet, "classify",
+        "draw the images and their best classes into this PNG file")
+        ->type_name("FILE");
     Add("--models", options.models, "benchmark",
         "prototxts, or names of models/, separated by commas")
         ->type_name("LIST");
@@ -195,9 +217,10 @@ struct Parser {
         "write what a report of a fault needs to this file: devices, drivers, limits, all rows; no "
         "paths")
         ->type_name("FILE");
-    Add("--json", options.json, "test time transform quantize benchmark device_query layers",
+    Add("--json", options.json,
+        "test time transform quantize classify benchmark device_query layers",
         "print JSON on standard output");
-    Add("--progress", options.progress, "train test quantize",
+    Add("--progress", options.progress, "train test quantize classify",
         "show a progress bar on a terminal (default; --noprogress: none)");
     Add("--help", options.help, "", "print this text");
     Add("--version", options.version, "", "print the version");

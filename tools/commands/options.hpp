@@ -22,11 +22,13 @@ struct Options {
   bool plan = false;   // caffe time: print a table of the steps
   bool train = false;  // caffe tune: phase TRAIN, too
   bool map_weights = false, strict = false;
-  // caffe transform and caffe quantize
+  // caffe transform, quantize and classify
   std::string type, out;
   // caffe transform
   std::string passes = "all", shape, outputs;
   int64_t seed = 1;
+  int levels = 0;         // 0: not given
+  std::string libraries;  // libraries that add passes
   // caffe moe-init
   double noise = 0.01;
   // caffe quantize
@@ -35,6 +37,9 @@ struct Options {
   int held_out = -1;                                    // < 0: not given
   bool bgr = false, rgb = false, bias_correction = false, equalize = false;
   bool tune_ranges = false;
+  // caffe classify, which also reads those of images above
+  std::string labels, sheet;
+  int top = 5;
   // caffe benchmark
   std::string models, devices, types = "float,half,bfloat16,int16,int8", batches = "1";
   std::string accuracy, merge;

@@ -1,8 +1,5 @@
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <iostream>
-#include <sstream>
 
 #include "caffe.pb.h"
 #include "caffe/calibration/image_batches.hpp"
@@ -16,26 +13,10 @@
 #include "caffe/transform/transform.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
+#include "commands/image_flags.hpp"
 
 namespace caffe {
 namespace {
-
-std::vector<float> Numbers(const std::string& flag, const std::string& text) {
-  std::vector<float> numbers;
-  std::istringstream list(text);
-  for (std::string part; std::getline(list, part, ',');) {
-    const size_t first = part.find_first_not_of(" \t");
-    part = part.substr(std::min(first, part.size()));
-    part.resize(part.find_last_not_of(" \t") + 1);
-    float number = 0;
-    const char* end = part.data() + part.size();
-    const auto [rest, error] = std::from_chars(part.data(), end, number);
-    CAFFE_CHECK(error == std::errc() && rest == end && std::isfinite(number), "quantize: ", flag,
-                " has '", part, "', which is not a number");
-    numbers.push_back(number);
-  }
-  return numbers;
-}
 
 DataType QuantizedType(const std::string& name) {
   if (name == "int8") return kQuant8;
@@ -43,18 +24,6 @@ DataType QuantizedType(const std::string& name) {
   CAFFE_CHECK(name == "half" || name == "bfloat16", "quantize: unknown -type '", name,
               "' (known: int8 int16 half bfloat16)");
   return DataTypeByName(name);
-}
-
-// Flags that only -images reads.
-std::string ImageFlags(const Options& options) {
-  std::string list;
-  for (const std::string& flag : options.flags) {
-    const std::string name = flag.substr(2, flag.find('=') - 2);
-    for (const char* known : {"root", "mean", "scale", "crop", "bgr", "rgb"}) {
-      if (name == known) list += (list.empty() ? "-" : ", -") + name;
-    }
-  }
-  return list;
 }
 
 // A progress bar for each kind of work, or a log line where there is no terminal.
@@ -85,12 +54,7 @@ int QuantizeCommand(const Options& options) {
   CAFFE_CHECK(!options.out.empty(),
               "quantize: Need the names of the results: -out PREFIX (writes PREFIX.caffemodel, "
               "PREFIX.prototxt, PREFIX.json, PREFIX.html)");
-  CAFFE_CHECK(!options.bgr || !options.rgb, "quantize: give either -bgr or -rgb, not both");
-  CAFFE_CHECK(options.crop.empty() || options.crop == "centre" || options.crop == "center" ||
-                  options.crop == "none" || options.crop == "keep",
-              "quantize: unknown -crop '", options.crop, "' (known: centre none keep)");
-  CAFFE_CHECK(std::isfinite(options.scale) && options.scale != 0, "quantize: -scale is ",
-              options.scale, ", but it must be a number other than 0");
+  CheckImageFlags(options);
   QuantizeOptions quantize;
   const std::string type = options.type.empty() ? "int8" : options.type;
   quantize.type = QuantizedType(type);
@@ -118,12 +82,12 @@ int QuantizeCommand(const Options& options) {
   const bool has_data = HasDataLayers(model);
   CAFFE_CHECK(has_data || !options.images.empty(), "quantize: ", options.model,
               " has Input layers ",
-              "and no data layers: give -images LIST, or a net with data layers");
+              "and no data layers: give -images IMAGES, or a net with data layers");
   BatchReader read;
   std::shared_ptr<ImageBatches> images;
   if (options.images.empty()) {
-    CAFFE_CHECK(ImageFlags(options).empty(), "quantize: without -images nothing uses ",
-                ImageFlags(options), ": data layers have a transform_param of their own");
+    CAFFE_CHECK(GivenImageFlags(options).empty(), "quantize: without -images nothing uses ",
+                GivenImageFlags(options), ": data layers have a transform_param of their own");
     quantize.held_out_batches = options.held_out;
     const auto batches = std::make_shared<DataLayerBatches>(model, quantize.device);
     batches->Divide(!given_iterations, &quantize);
@@ -133,14 +97,7 @@ int QuantizeCommand(const Options& options) {
                 " has data layers, and -images is given: ", "use one of them");
     Shape shape;
     const std::string blob = ImageInput(model, &shape);
-    ImageBatchOptions settings;
-    settings.list = options.images;
-    settings.root = options.root;
-    settings.mean = Numbers("-mean", options.mean);
-    settings.scale = static_cast<float>(options.scale);
-    settings.crop_centre = options.crop == "centre" || options.crop == "center";
-    settings.keep_sizes = options.crop == "keep";
-    settings.rgb = options.rgb;
+    ImageBatchOptions settings = ImageSettings(options);
     const int64_t size = settings.keep_sizes ? 1 : shape[0];
     settings.first = quantize.calibration_batches * size;
     quantize.held_out_batches = options.held_out;
@@ -176,10 +133,7 @@ int QuantizeCommand(const Options& options) {
     progress.Show(what, done, all);
   };
   const QuantizedNet result = QuantizeNet(model, weights, read, quantize);
-  if (images && images->unreadable() > 0) {
-    log::Warning(Concat(images->unreadable(), " of ", images->images(),
-                        " images could not be read and were left out"));
-  }
+  if (images) WarnOfUnreadable(*images);
   WriteQuantizedNet(result, options.out);
   std::cout << (options.json ? ReportJson(result.report) : ReportText(result.report)) << std::flush;
   return 0;

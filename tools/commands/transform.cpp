@@ -13,6 +13,7 @@
 #include "caffe/io/file_list.hpp"
 #include "caffe/io/input_files.hpp"
 #include "caffe/net/net_file.hpp"
+#include "caffe/transform/pass_registry.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
 
@@ -56,6 +57,14 @@ std::string Text(const TransformReport& report) {
                   static_cast<long long>(pass.bytes_after));
     text += line;
   }
+  for (const PackedSize& packed : report.packed) {
+    text += Concat(
+        &packed == &report.packed.front() ? "\n" : "", packed.program, ": ", packed.before,
+        " bytes before, ", packed.after, " after (",
+        FixedText(100.0 * static_cast<double>(packed.after) / static_cast<double>(packed.before),
+                  1),
+        " %)\n");
+  }
   text += "\noutputs of both nets for the same inputs\n";
   std::snprintf(line, sizeof line, "%-22s%12s%12s%12s%14s%14s\n", "blob", "largest", "difference",
                 "relative", "cosine", "same argmax");
@@ -81,7 +90,11 @@ std::string Text(const TransformReport& report) {
 }
 
 std::string Json(const Options& options, const TransformReport& report) {
-  std::string passes, outputs;
+  std::string passes, outputs, sizes;
+  for (const PackedSize& packed : report.packed) {
+    sizes += Concat(sizes.empty() ? "" : ", ", "{\"program\": ", JsonString(packed.program),
+                    ", \"before\": ", packed.before, ", \"after\": ", packed.after, "}");
+  }
   for (const PassReport& pass : report.passes) {
     std::string notes;
     for (const std::string& note : pass.notes) {
@@ -106,7 +119,7 @@ std::string Json(const Options& options, const TransformReport& report) {
   return Concat("{\"model\": ", JsonString(options.model),
                 ", \"weights\": ", JsonString(options.weights),
                 ", \"out\": ", JsonString(options.out), ",\n \"passes\": [", passes,
-                "\n],\n \"outputs\": [", outputs, "\n]}\n");
+                "\n],\n \"packed\": [", sizes, "],\n \"outputs\": [", outputs, "\n]}\n");
 }
 
 }  // namespace
@@ -126,6 +139,8 @@ int TransformCommand(const Options& options) {
   transform.strip.shape = ParseShape(options.shape);
   transform.strip.outputs = List(options.outputs);
   transform.seed = static_cast<uint64_t>(options.seed);
+  transform.levels = options.levels;
+  for (const std::string& library : FilesInList(options.libraries)) LoadPasses(library);
   CheckPasses(transform);
   const std::vector<std::string> files = FilesInList(options.weights);
   std::vector<std::string> inputs = files;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 namespace caffe {
 
 class Net;
@@ -18,5 +20,8 @@ void ObserveRandomBatch(Net* net);
 // blobs without a range get those ranges. Returns whether there were such blobs, with a warning:
 // the outputs of the net mean nothing then.
 bool ObserveMissingRanges(Net* net, bool random_weights = false);
+// The same with data of the caller: `forward` runs the float net, which has the weights of the net,
+// on them. Nothing is logged.
+bool ObserveMissingRanges(Net* net, const std::function<void(Net* observer)>& forward);
 
 }  // namespace caffe

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,5 +14,9 @@ namespace caffe {
 // holds, before the rest is unpacked, and returns the most bytes that the whole may have.
 std::string ReadGzipFile(const std::string& path,
                          const std::function<uint64_t(std::string_view head)>& announced = {});
+
+// How many bytes `gzip` would store these bytes in, with its default level. Nothing if the library
+// was built without zlib.
+std::optional<int64_t> GzipSize(std::string_view bytes);
 
 }  // namespace caffe

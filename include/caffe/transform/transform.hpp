@@ -55,6 +55,24 @@ NetParameter RemoveCasts(NetParameter model, TransformNotes* notes);
 // least 4096 elements. A parameter that overflows half stays.
 NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* notes);
 
+// Rounds the same parameters to numbers with equal distances between the smallest and the largest
+// of each parameter; 0 is one more of the numbers, unless all values have one sign. They stay
+// float, so that every Caffe reads them, and compress well. `levels`: how many numbers there are
+// together; 0: kDefaultLevels.
+constexpr int kDefaultLevels = 256;
+NetParameter RoundToLevels(NetParameter model, int levels, TransformNotes* notes);
+
+// Removes layers that compute what an earlier layer computes: type, settings, bottoms and
+// parameters are equal, bit for bit. Then equal parameters of at least 4096 elements get a name
+// that their layers share, so that a net holds them once.
+NetParameter MergeDuplicates(NetParameter model, TransformNotes* notes);
+
+// A blob of which layers read only every n-th row and column (convolutions of 1x1 with a stride) is
+// computed with that stride: element-wise layers before it get smaller, and convolutions before
+// them take the stride. Where one bottom of an element-wise layer or a Concat cannot take it, a
+// pooling layer of 1x1 picks the elements. Outputs do not change.
+NetParameter MoveStrides(NetParameter model, TransformNotes* notes);
+
 // Stores the same weights, without other parameters, as symmetric codes of quant8 or quant16, with
 // their scales in NetParameter.quantizer: one for each output channel if channels are the first
 // axis of the weights, else one for all. Nets that compute in the type take the codes as they are;
@@ -67,6 +85,7 @@ struct TransformOptions {
   StripOptions strip;
   // For round: half or bfloat16; for quantize_weights: int8 or int16. Empty: half, int8.
   std::string type;
+  int levels = 0;  // for round_levels; 0: kDefaultLevels
   // The device of the comparison; null means the CPU.
   Device* device = nullptr;
   uint64_t seed = 1;
@@ -75,7 +94,8 @@ struct TransformOptions {
   std::map<std::string, Shape> input_shapes;  // of these values, if they are known
 };
 
-// The names that TransformOptions::passes may have, without "all".
+// The names that TransformOptions::passes may have, without "all": those of the registry
+// (pass_registry.hpp).
 std::vector<std::string> TransformPasses();
 // The passes of "all".
 std::vector<std::string> AllPasses();
@@ -103,8 +123,16 @@ struct OutputDifference {
   int64_t same_argmax = 0;  // items whose largest element has the same index
 };
 
+// The bytes of the caffemodel in a file of gzip or zstd.
+struct PackedSize {
+  std::string program;
+  int64_t before = 0, after = 0;
+};
+
 struct TransformReport {
   std::vector<PassReport> passes;
+  // With round_levels, for the programs that the machine has.
+  std::vector<PackedSize> packed;
   std::vector<OutputDifference> outputs;
 };
 

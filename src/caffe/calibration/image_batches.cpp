@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
 #include "caffe/data/image.hpp"
 #include "caffe/io/file.hpp"
+#include "caffe/io/file_list.hpp"
 #include "caffe/io/text_lines.hpp"
 
 namespace caffe {
@@ -19,6 +22,36 @@ std::optional<int> LabelOf(const std::string& text) {
   const auto [stop, error] = std::from_chars(text.data(), end, label);
   if (error != std::errc() || stop != end) return std::nullopt;
   return label;
+}
+
+bool IsFolder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
+// Whether a file begins as an image; false for a pipe, of which nothing is read.
+bool IsImage(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::string head(8, '\0');
+  InputFile file(path);
+  head.resize(file.Read(head.data(), head.size()));
+  return FormatOf(head) != ImageFormat::kNone;
+}
+
+std::vector<std::string> ImagesOfFolder(const std::string& folder) {
+  std::vector<std::string> images;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::string extension = entry.path().extension().string();
+    for (char& letter : extension) {
+      if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+    }
+    const bool known = extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+    if (known && !entry.is_directory()) images.push_back(entry.path().string());
+  }
+  CAFFE_CHECK(!images.empty(), folder, ": the folder has no files *.jpg, *.jpeg or *.png");
+  std::sort(images.begin(), images.end());
+  return images;
 }
 
 }  // namespace
@@ -34,51 +67,73 @@ ImageBatches::ImageBatches(const ImageBatchOptions& options, std::string blob, c
   if (options_.mean.size() == 1) options_.mean.resize(channels, options_.mean[0]);
   CAFFE_CHECK(options_.mean.size() == channels, "-mean has ", options_.mean.size(),
               " numbers, but blob ", blob_, " has ", channels, " channels");
-  ReadList();
+  FindItems();
+}
+
+void ImageBatches::FindItems() {
+  const std::vector<std::string> names = FilesInList(options_.list);
+  if (names.size() < 2 && !IsFolder(options_.list) && !IsImage(options_.list)) {
+    ReadList();
+  } else {
+    CAFFE_CHECK(options_.root.empty(), "-root ", options_.root,
+                " is the folder of a list's paths, ", "but ", options_.list, " is not a list");
+    for (const std::string& name : names) {
+      if (!IsFolder(name)) {
+        items_.push_back({name, std::nullopt, ""});
+        continue;
+      }
+      for (const std::string& image : ImagesOfFolder(name)) {
+        items_.push_back({image, std::nullopt, ""});
+      }
+    }
+  }
+  const auto count = static_cast<int64_t>(items_.size());
+  const int64_t first = std::clamp<int64_t>(options_.first, 0, count);
+  std::vector<ImageItem> front, rest;
+  for (int64_t i = 0, taken = 0; i < count; ++i) {
+    const bool take = taken < first && i >= taken * count / first;
+    taken += take;
+    (take ? front : rest).push_back(items_[i]);
+  }
+  items_ = std::move(front);
+  items_.insert(items_.end(), rest.begin(), rest.end());
 }
 
 void ImageBatches::ReadList() {
   size_t labels = 0;
   for (const auto& [line, number] : ReadTextLines(options_.list)) {
-    Entry entry{line, std::nullopt};
+    ImageItem entry{line, std::nullopt, ""};
     const size_t blank = line.find_last_of(" \t");
     if (blank != std::string::npos) {
       entry.label = LabelOf(line.substr(blank + 1));
       if (entry.label) entry.path = line.substr(0, line.find_last_not_of(" \t", blank) + 1);
     }
     labels += entry.label.has_value();
-    entries_.push_back(entry);
+    items_.push_back(entry);
   }
-  CAFFE_CHECK(!entries_.empty(), options_.list, ": the list has no images");
+  CAFFE_CHECK(!items_.empty(), options_.list, ": the list has no images");
   labelled_ = labels > 0;
-  if (labelled_ && labels < entries_.size()) {
-    log::Warning(Concat(options_.list, ": ", entries_.size() - labels, " of ", entries_.size(),
+  if (labelled_ && labels < items_.size()) {
+    log::Warning(Concat(options_.list, ": ", items_.size() - labels, " of ", items_.size(),
                         " lines have no label; these images do not count for top-1"));
   }
-  const auto count = static_cast<int64_t>(entries_.size());
-  const int64_t first = std::clamp<int64_t>(options_.first, 0, count);
-  std::vector<Entry> front, rest;
-  for (int64_t i = 0, taken = 0; i < count; ++i) {
-    const bool take = taken < first && i >= taken * count / first;
-    taken += take;
-    (take ? front : rest).push_back(entries_[i]);
-  }
-  entries_ = std::move(front);
-  entries_.insert(entries_.end(), rest.begin(), rest.end());
 }
 
 int64_t ImageBatches::unreadable() const {
-  return std::count_if(entries_.begin(), entries_.end(),
-                       [](const Entry& entry) { return entry.unreadable; });
+  return std::count_if(items_.begin(), items_.end(),
+                       [](const ImageItem& item) { return !item.error.empty(); });
 }
 
-bool ImageBatches::Load(Entry* entry, std::vector<float>* values, Shape* shape) const {
-  if (entry->unreadable) return false;
+std::string ImageBatches::PathOf(const ImageItem& item) const {
+  if (options_.root.empty()) return item.path;
+  return options_.root + (options_.root.ends_with("/") ? "" : "/") + item.path;
+}
+
+bool ImageBatches::Load(ImageItem* item, std::vector<float>* values, Shape* shape) const {
+  if (!item->error.empty()) return false;
   const auto channels = static_cast<int>(shape_[1]);
   auto height = static_cast<int>(shape_[2]), width = static_cast<int>(shape_[3]);
-  std::string path = entry->path;
-  if (!options_.root.empty())
-    path = options_.root + (options_.root.ends_with("/") ? "" : "/") + path;
+  const std::string path = PathOf(*item);
   Image image;
   try {
     image = DecodeImage(ReadFile(path), path, channels == 3);
@@ -98,7 +153,7 @@ bool ImageBatches::Load(Entry* entry, std::vector<float>* values, Shape* shape) 
     }
   } catch (const Error& error) {
     log::Warning(Concat("leaving out an image: ", error.what()));
-    entry->unreadable = true;
+    item->error = error.what();
     return false;
   }
   *shape = {1, channels, height, width};
@@ -125,10 +180,12 @@ bool ImageBatches::Read(int64_t index, Batch* batch) {
   values.clear();
   batch->labels.clear();
   batch->items = 0;
+  items_of_batch_.clear();
   for (int64_t i = begin; i < end; ++i) {
-    if (!Load(&entries_[i], &values, &shape)) continue;
+    if (!Load(&items_[i], &values, &shape)) continue;
     ++batch->items;
-    if (labelled_) batch->labels.push_back(static_cast<float>(entries_[i].label.value_or(-1)));
+    items_of_batch_.push_back(i);
+    if (labelled_) batch->labels.push_back(static_cast<float>(items_[i].label.value_or(-1)));
   }
   if (batch->items == 0) return true;
   // The rest repeats the images, so that it does not change what is observed.

@@ -42,6 +42,32 @@ class RandomNumbers {
   std::vector<double> numbers_;
 };
 
+// See ObserveMissingRanges: `observe` runs the float net.
+bool ObserveInFloat(Net* net, bool random_weights,
+                    const std::function<void(Net* observer)>& observe) {
+  if (!net->lacks_ranges()) return false;
+  const auto known = net->Ranges();
+  NetParameter file;
+  {
+    const std::unique_ptr<Net> observer = TestNet(InFloat(WithInputs(*net)), net->device());
+    if (random_weights) {
+      FillWeightsAtRandom(observer.get());
+    } else {
+      net->ToProto(&file);
+      observer->CopyTrainedLayersFrom(file);
+    }
+    observe(observer.get());
+    observer->ToProto(&file);
+  }
+  auto* const quantizers = file.mutable_quantizer();
+  quantizers->erase(
+      std::remove_if(quantizers->begin(), quantizers->end(),
+                     [&](const QuantizerParameter& one) { return known.count(one.name()) > 0; }),
+      quantizers->end());
+  net->CopyTrainedLayersFrom(file);
+  return true;
+}
+
 }  // namespace
 
 void FillInputsAtRandom(Net* net) {
@@ -76,27 +102,15 @@ void ObserveRandomBatch(Net* net) {
   net->Forward();
 }
 
+bool ObserveMissingRanges(Net* net, const std::function<void(Net* observer)>& forward) {
+  return ObserveInFloat(net, false, [&](Net* observer) {
+    observer->set_observe(true);
+    forward(observer);
+  });
+}
+
 bool ObserveMissingRanges(Net* net, bool random_weights) {
-  if (!net->lacks_ranges()) return false;
-  const auto known = net->Ranges();
-  NetParameter file;
-  {
-    const std::unique_ptr<Net> observer = TestNet(InFloat(WithInputs(*net)), net->device());
-    if (random_weights) {
-      FillWeightsAtRandom(observer.get());
-    } else {
-      net->ToProto(&file);
-      observer->CopyTrainedLayersFrom(file);
-    }
-    ObserveRandomBatch(observer.get());
-    observer->ToProto(&file);
-  }
-  auto* const quantizers = file.mutable_quantizer();
-  quantizers->erase(
-      std::remove_if(quantizers->begin(), quantizers->end(),
-                     [&](const QuantizerParameter& one) { return known.count(one.name()) > 0; }),
-      quantizers->end());
-  net->CopyTrainedLayersFrom(file);
+  if (!ObserveInFloat(net, random_weights, ObserveRandomBatch)) return false;
   log::Warning(Concat(NetLabel(net->name()), ": blobs of codes without a range have that of one ",
                       "random batch", random_weights ? " and of random weights" : "",
                       ", which a float net computed; the outputs mean nothing"));

@@ -12,4 +12,6 @@ std::string ReadGzipFile(const std::string& path,
   return gzip ? Inflate(bytes, path, announced) : bytes;
 }
 
+std::optional<int64_t> GzipSize(std::string_view bytes) { return DeflatedSize(bytes); }
+
 }  // namespace caffe

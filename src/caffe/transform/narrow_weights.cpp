@@ -1,4 +1,4 @@
-// The passes round and quantize_weights.
+// The passes round, round_levels and quantize_weights.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -12,7 +12,7 @@
 #include "caffe/net/net.hpp"
 #include "caffe/quant/packed_parameter.hpp"
 #include "caffe/quant/stored_ranges.hpp"
-#include "flow.hpp"
+#include "maps.hpp"
 
 namespace caffe {
 namespace {
@@ -74,6 +74,23 @@ bool IsFinite(const std::vector<double>& values) {
                      [](double value) { return std::isfinite(value); });
 }
 
+// Rounds values to the nearest of some numbers with equal distances between the smallest and the
+// largest value. 0 is one of the numbers if both signs occur: most weights of a pruned net are 0,
+// and moving all of them to one side changes every sum.
+void ToLevels(int levels, std::vector<double>* values) {
+  const auto [low, high] = std::minmax_element(values->begin(), values->end());
+  const double first = *low, last = *high;
+  const bool zero = first < 0 && last > 0 && levels > 2;
+  const int steps = levels - 1 - (zero ? 1 : 0);
+  const double step = (last - first) / steps;
+  for (double& value : *values) {
+    const double level = step > 0 ? std::round((value - first) / step) : 0;
+    const double rounded = level == steps ? last : first + level * step;
+    const bool to_zero = zero && std::abs(value) < std::abs(value - rounded);
+    value = to_zero ? 0 : rounded;
+  }
+}
+
 }  // namespace
 
 NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* notes) {
@@ -104,6 +121,34 @@ NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* not
   }
   notes->push_back(Concat(rounded, rounded == 1 ? " parameter is" : " parameters are",
                           " stored as ", type.name()));
+  return model;
+}
+
+NetParameter RoundToLevels(NetParameter model, int levels, TransformNotes* notes) {
+  if (levels == 0) levels = kDefaultLevels;
+  CAFFE_CHECK(levels >= 2, "weights need 2 levels at least, not ", levels);
+  const auto net = MakeNet(model);
+  int rounded = 0;
+  for (int i = 0; i < model.layer_size(); ++i) {
+    LayerParameter* layer = model.mutable_layer(i);
+    const LayerBase& made = *net->layers()[i];
+    for (int b = 0; b < layer->blobs_size(); ++b) {
+      const BlobBase& blob = *made.blobs()[b];
+      if (!IsWeights(made, b) && blob.count() < kLarge) continue;
+      std::vector<double> values = blob.DataAsDouble();
+      if (values.empty()) continue;
+      if (!IsFinite(values)) {
+        notes->push_back(Concat(LayerTitle(*layer), ", parameter ", b,
+                                ", stays: it has values that are infinite or NaN"));
+        continue;
+      }
+      ToLevels(levels, &values);
+      SetValues(values, blob.shape(), layer->mutable_blobs(b));
+      ++rounded;
+    }
+  }
+  notes->push_back(Concat(rounded, rounded == 1 ? " parameter has" : " parameters have",
+                          " at most ", levels, " different values"));
   return model;
 }
 

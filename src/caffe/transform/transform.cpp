@@ -10,12 +10,15 @@
 #include <optional>
 #include <set>
 
+#include "builtin_passes.hpp"
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
-#include "caffe/core/log.hpp"
+#include "caffe/core/less_log.hpp"
 #include "caffe/core/near_name.hpp"
 #include "caffe/core/repeated_names.hpp"
 #include "caffe/core/type_registry.hpp"
+#include "caffe/data/gzip_file.hpp"
+#include "caffe/data/zstd_size.hpp"
 #include "caffe/graph/passes.hpp"
 #include "caffe/io/file.hpp"
 #include "caffe/io/hdf5_file.hpp"
@@ -30,61 +33,21 @@
 namespace caffe {
 namespace {
 
-using Pass = NetParameter (*)(NetParameter, const TransformOptions&, TransformNotes*);
-
-struct PassEntry {
-  const char* name;
-  bool in_all;
-  Pass run;
-};
-
-DataType RoundedType(const TransformOptions& options) {
-  return options.type.empty() ? kHalf : DataTypeByName(options.type);
-}
-
-DataType CodeType(const TransformOptions& options) {
-  return options.type == "int16" ? kQuant16 : kQuant8;
-}
+constexpr char kRoundLevels[] = "round_levels";
 
 bool IsCustomType(const std::string& name) {
   const std::optional<DataType> type = FindDataType(name);
   return type && type->is_custom();
 }
 
-constexpr PassEntry kPasses[] = {
-    {"strip", true,
-     [](NetParameter model, const TransformOptions& options, TransformNotes* notes) {
-       return StripForInference(std::move(model), options.strip, notes);
-     }},
-    {"fold", true,
-     [](NetParameter model, const TransformOptions&, TransformNotes* notes) {
-       return FoldChannelMaps(std::move(model), notes);
-     }},
-    {"constants", true,
-     [](NetParameter model, const TransformOptions&, TransformNotes* notes) {
-       return FoldConstants(std::move(model), notes);
-     }},
-    {"casts", true,
-     [](NetParameter model, const TransformOptions&, TransformNotes* notes) {
-       return RemoveCasts(std::move(model), notes);
-     }},
-    {"round", false,
-     [](NetParameter model, const TransformOptions& options, TransformNotes* notes) {
-       return RoundWeights(std::move(model), RoundedType(options), notes);
-     }},
-    {"quantize_weights", false,
-     [](NetParameter model, const TransformOptions& options, TransformNotes* notes) {
-       return QuantizeWeights(std::move(model), CodeType(options), notes);
-     }},
-};
-
-std::vector<const PassEntry*> Resolve(const std::vector<std::string>& names) {
-  std::vector<const PassEntry*> passes;
+std::vector<PassEntry> Resolve(const std::vector<std::string>& names) {
+  const std::vector<PassEntry> registered = RegisteredPasses();
+  std::vector<PassEntry> passes;
   for (const std::string& name : names) {
     bool found = false;
-    for (const PassEntry& entry : kPasses) {
+    for (const PassEntry& entry : registered) {
       if (name != entry.name && !(name == "all" && entry.in_all)) continue;
-      passes.push_back(&entry);
+      passes.push_back(entry);
       found = true;
     }
     if (found) continue;
@@ -100,17 +63,28 @@ std::vector<const PassEntry*> Resolve(const std::vector<std::string>& names) {
   return passes;
 }
 
-// Leaves out the lines of the nets that the passes make.
-class QuietLog {
- public:
-  QuietLog() : level_(log::level()) {
-    if (level_ == log::Level::kInfo) log::SetLevel(log::Level::kWarning);
+// Runs a pass. Errors of a user's pass have its name.
+NetParameter Run(const PassEntry& pass, NetParameter model, const TransformOptions& options,
+                 TransformNotes* notes) {
+  if (pass.built_in) return pass.run(std::move(model), options, notes);
+  try {
+    return WithoutRemovedLayers(pass.run(std::move(model), options, notes));
+  } catch (const Error& error) {
+    throw Error(Concat("pass '", pass.name, "': ", error.what()));
   }
-  ~QuietLog() { log::SetLevel(level_); }
+}
 
- private:
-  log::Level level_;
-};
+std::vector<PackedSize> PackedSizes(const NetParameter& before, const NetParameter& after) {
+  const std::string first = before.SerializeAsString(), second = after.SerializeAsString();
+  std::vector<PackedSize> sizes;
+  const auto add = [&](const char* program, std::optional<int64_t> (*size)(std::string_view)) {
+    const std::optional<int64_t> one = size(first), other = size(second);
+    if (one && other) sizes.push_back({program, *one, *other});
+  };
+  add("gzip", GzipSize);
+  add("zstd", ZstdSize);
+  return sizes;
+}
 
 bool Names(const TransformOptions& options, const std::string& pass) {
   return std::find(options.passes.begin(), options.passes.end(), pass) != options.passes.end();
@@ -128,13 +102,13 @@ void RemoveParameterRanges(const std::set<std::string>& names, NetParameter* mod
 
 std::vector<std::string> TransformPasses() {
   std::vector<std::string> names;
-  for (const PassEntry& entry : kPasses) names.push_back(entry.name);
+  for (const PassEntry& entry : RegisteredPasses()) names.push_back(entry.name);
   return names;
 }
 
 std::vector<std::string> AllPasses() {
   std::vector<std::string> names;
-  for (const PassEntry& entry : kPasses) {
+  for (const PassEntry& entry : RegisteredPasses()) {
     if (entry.in_all) names.push_back(entry.name);
   }
   return names;
@@ -142,9 +116,16 @@ std::vector<std::string> AllPasses() {
 
 void CheckPasses(const TransformOptions& options) {
   Resolve(options.passes);
-  const bool rounds = Names(options, "round"), codes = Names(options, "quantize_weights");
-  CAFFE_CHECK(!rounds || !codes,
-              "the passes round and quantize_weights exclude each other; name one of them");
+  const bool rounds = Names(options, "round"), codes = Names(options, "quantize_weights"),
+             levels = Names(options, kRoundLevels);
+  CAFFE_CHECK(rounds + codes + levels < 2,
+              "the passes round, round_levels and quantize_weights exclude each other; name one of "
+              "them");
+  CAFFE_CHECK(options.levels == 0 || levels,
+              "levels are for the pass round_levels, which is not "
+              "named");
+  CAFFE_CHECK(options.levels == 0 || options.levels >= 2, "round_levels needs 2 levels at least, ",
+              "not ", options.levels);
   CAFFE_CHECK(options.strip.outputs.empty() || Names(options, "strip") || Names(options, "all"),
               "outputs are for the pass strip, which is not named");
   if (options.type.empty()) return;
@@ -161,19 +142,20 @@ void CheckPasses(const TransformOptions& options) {
 NetParameter TransformModel(NetParameter model, const TransformOptions& options,
                             TransformReport* report) {
   CheckPasses(options);
-  const QuietLog quiet;
+  const LessLog less_log;
   const NetParameter original = model;
   *report = {};
-  for (const PassEntry* pass : Resolve(options.passes)) {
+  for (const PassEntry& pass : Resolve(options.passes)) {
     PassReport one;
-    one.name = pass->name;
+    one.name = pass.name;
     one.layers_before = model.layer_size();
     one.bytes_before = static_cast<int64_t>(model.ByteSizeLong());
-    model = pass->run(std::move(model), options, &one.notes);
+    model = Run(pass, std::move(model), options, &one.notes);
     one.layers_after = model.layer_size();
     one.bytes_after = static_cast<int64_t>(model.ByteSizeLong());
     report->passes.push_back(std::move(one));
   }
+  if (Names(options, kRoundLevels)) report->packed = PackedSizes(original, model);
   report->outputs = CompareOutputs(original, model, options);
   return model;
 }

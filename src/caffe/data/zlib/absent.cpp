@@ -8,4 +8,6 @@ std::string Inflate(const std::string&, const std::string& path,
   CAFFE_THROW("cannot read ", path, ": built without zlib; unpack it first: gunzip ", path);
 }
 
+std::optional<int64_t> DeflatedSize(std::string_view) { return std::nullopt; }
+
 }  // namespace caffe

@@ -76,4 +76,31 @@ std::string Inflate(const std::string& bytes, const std::string& path,
   return NamingMemory(path, [&] { return InflateAll(bytes, path, announced); });
 }
 
+std::optional<int64_t> DeflatedSize(std::string_view bytes) {
+  constexpr int kGzipHeader = 16, kMemory = 8;
+  z_stream stream{};
+  CAFFE_CHECK(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, MAX_WBITS + kGzipHeader,
+                           kMemory, Z_DEFAULT_STRATEGY) == Z_OK,
+              "zlib cannot be initialized");
+  std::vector<char> piece(1 << 16);
+  int64_t size = 0;
+  size_t taken = 0;
+  int result = Z_OK;
+  while (result == Z_OK) {
+    const size_t given = std::min<size_t>(bytes.size() - taken, 1 << 20);
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + taken));
+    stream.avail_in = static_cast<uInt>(given);
+    taken += given;
+    do {
+      stream.next_out = reinterpret_cast<Bytef*>(piece.data());
+      stream.avail_out = static_cast<uInt>(piece.size());
+      result = deflate(&stream, taken == bytes.size() ? Z_FINISH : Z_NO_FLUSH);
+      size += static_cast<int64_t>(piece.size() - stream.avail_out);
+    } while (stream.avail_out == 0);
+  }
+  deflateEnd(&stream);
+  CAFFE_CHECK(result == Z_STREAM_END, "zlib cannot compress ", bytes.size(), " bytes");
+  return size;
+}
+
 }  // namespace caffe
