@@ -7,7 +7,8 @@
 // Defines: TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16; at most 8 SIDE of it are used),
 // CHANNEL_ROWS (1: A are the weights), WIDE (1: sums of 64 bits), CODE_BYTES, DOT_BYTES (1: codes
 // of 8 bits are multiplied four at a time), GEMM_UNROLL, RESIDUAL (1: the sum with a residual
-// follows, whose arguments stand behind it). low and high are bounds of code - zero point.
+// follows, whose arguments stand behind it), SUMS (1: c are the sums, without a bias). low and high
+// are bounds of code - zero point.
 #include "dialect/codes.h"
 #include "epilogue/residual_code.h"
 #include "math/gemm_tile.h"
@@ -87,6 +88,10 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
     REPEAT for (i32 j = 0; j < WORK; ++j) {
       const i32 col = col0 + tx + SIDE * j;
       if (row < m && col < n) {
+        const i64 at = base_c + (i64)row * ldc + col;
+#if SUMS
+        *(GLOBAL i32*)BYTES_AT(c, 4 * at) = (i32)sum[i][j];
+#else
         const i32 channel = CHANNEL_ROWS ? row : col;
         const i64 offset = LOAD(i64, bias, channel);
 #if CODE_BYTES == 2
@@ -99,7 +104,7 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
         const i64 r = requantize_slope(
             v, LOAD(i32, multiplier, channel), LOAD(i32, shift, channel),
             LOAD(i32, negative_multiplier, channel), LOAD(i32, negative_shift, channel));
-        const i64 at = base_c + (i64)row * ldc + col, own = r < low ? low : r > high ? high : r;
+        const i64 own = r < low ? low : r > high ? high : r;
 #if RESIDUAL
         STORE(MOtype, c, at,
               (Acctype)residual_code(own, LOAD(MOtype, residual, at), factor, residual_factor,
@@ -107,6 +112,7 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
                                      rescale.shift));
 #else
         STORE(MOtype, c, at, (Acctype)own);
+#endif
 #endif
       }
     }

@@ -232,6 +232,9 @@ std::vector<ProgramText> OperatorTexts(const std::string& backend, const std::st
         d.k = variant == 2 ? kNarrowDepth + 1 : 64;  // sums of 64 bits
         if (variant == 1) d.epilogue.stages = {ResidualSum{}, kPlainReLU};
         GeneratedQuantizedLibrary().make(&device, d);
+        if (type == kQuant16 || variant == 1 || variant == 2) continue;
+        d.sums = true;
+        GeneratedQuantizedLibrary().make(&device, d);
       }
     }
   }

@@ -31,6 +31,7 @@ class DeviceQuantizedGemmOp final : public GemmOp {
                   .Define("WIDE", d.wide_sums())
                   .Define("CODE_BYTES", static_cast<int64_t>(d.in.bytes()))
                   .Define("DOT_BYTES", dot_bytes)
+                  .Define("SUMS", d.sums)
                   .Define("RESIDUAL", d.epilogue.sum() != nullptr)
                   .Define("GEMM_UNROLL", info.folds_shapes())
                   .Body("quant/gemm")
@@ -51,7 +52,7 @@ class DeviceQuantizedGemmOp final : public GemmOp {
     const bool slope = static_cast<bool>(quant.negative_multiplier);
     for (int64_t i = 0; i < d.batch; i += kMaxGridDepth) {
       const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
-      const DevicePtr c = g.c + i * d.batch_stride_c() * bytes;
+      const DevicePtr c = g.c + i * d.batch_stride_c() * d.result_bytes();
       const DevicePtr residual = g.epilogue.residual + i * d.batch_stride_c() * bytes;
       const KernelArgument weights(rows_are_weights_ ? g.a : g.b, zero_w);
       const KernelArgument activations(
@@ -79,10 +80,13 @@ class DeviceQuantizedGemmOp final : public GemmOp {
 }  // namespace
 
 GemmLibrary GeneratedQuantizedLibrary() {
-  return {"generated", &OnDevices, [](Device*, const GemmDescriptor& d) { return d.quantized(); },
-          [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
-            return std::make_unique<DeviceQuantizedGemmOp>(device, d);
-          }};
+  GemmLibrary row{"generated", &OnDevices,
+                  [](Device*, const GemmDescriptor& d) { return d.quantized(); },
+                  [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
+                    return std::make_unique<DeviceQuantizedGemmOp>(device, d);
+                  }};
+  row.knows_sums = true;
+  return row;
 }
 
 }  // namespace caffe

@@ -269,6 +269,8 @@ ByteOutput MakeByteOutput(const Epilogue& epilogue, const QuantArguments& argume
   };
   ByteOutput o{};
   o.channels = channels;
+  o.sums = !arguments.bias;
+  if (o.sums) return o;
   o.bias = reinterpret_cast<const long*>(arguments.bias.address()) + channel;
   o.multiplier = ints(arguments.multiplier);
   o.shift = ints(arguments.shift);

@@ -25,7 +25,8 @@ struct ByteOutput {
   const int *negative_multiplier, *negative_shift;  // of sums below 0; null if they have no slope
   int zero_y, lowest, highest;                      // codes
   void* y;
-  long y_stride;  // in codes
+  long y_stride;  // in elements
+  bool sums;      // y are the sums themselves, i32, without a bias; for codes of 8 bits
 };
 
 // y [rows, channels] = requantized products of rows of codes with packed weights. Sums of 8 bits
