@@ -79,9 +79,9 @@ TypedNet Insert(const TypedNet& net, bool edges) {
     LayerParameter& layer = typed.layer;
     const LayerTraits& traits = TraitsOf(layer.type());
     // Layers other than Quantizer compute in one type; casts provide other types at their edges.
-    if (!traits.converts) typed.types = TypeTriple::Equal(source.types.compute);
+    if (!traits.converts && !typed.dynamic) typed.types = TypeTriple::Equal(source.types.compute);
     const auto bottom_type = TypeOfBottoms(source.layer, types);
-    if (edges && traits.edges && bottom_type && !net.keeps_gradients) {
+    if (edges && traits.edges && !typed.dynamic && bottom_type && !net.keeps_gradients) {
       typed.types = TypesWithEdges(source, traits, *bottom_type);
     }
     const DataType in = typed.types.in, produced = typed.types.out, wanted_top = source.types.out;

@@ -88,7 +88,9 @@ std::shared_ptr<LayerBase> LayerRegistry::Create(const LayerParameter& parameter
   // typed accessors.
   const TypeTriple& types = context.types;
   const bool edges = entry.traits.edges && entry.traits.edges(types) == types;
-  if (edges || (types.compute.is_custom() && types == TypeTriple::Equal(types.compute))) {
+  const bool dynamic = entry.traits.dynamic && types == TypeTriple{kQuant8, kFloat, kFloat};
+  if (edges || dynamic ||
+      (types.compute.is_custom() && types == TypeTriple::Equal(types.compute))) {
     const auto wide = entry.creators.find(TypeTriple::Equal(kFloat));
     if (wide != entry.creators.end()) return wide->second(parameter, context);
   }

@@ -109,7 +109,7 @@ std::vector<double> QuantizedParameters::FindScales(const Rows& weights, const f
                 "; it cannot be quantized");
     scales[c] = largest / most;
     if (source_.options.limits) scales[c] = LimitScale(c);
-    if (bias) {
+    if (bias && !source_.dynamic) {
       scales[c] = std::max(scales[c], std::abs(bias[c]) / (in_.scale * MostBias(type_)));
     }
   }
@@ -136,7 +136,8 @@ std::shared_ptr<const PackedParameter> QuantizedParameters::StoredCodes() const 
   const float* bias = Floats(source_.bias);
   for (size_t c = 0; c < channels; ++c) {
     const double scale = ranges[ranges.size() == 1 ? 0 : c].scale;
-    if (bias && !(std::abs(bias[c]) <= scale * in_.scale * MostBias(type_))) return nullptr;
+    const bool limits_scale = bias && !source_.dynamic;
+    if (limits_scale && !(std::abs(bias[c]) <= scale * in_.scale * MostBias(type_))) return nullptr;
     if (source_.options.limits && scale != LimitScale(c)) return nullptr;
   }
   return stored;
@@ -183,6 +184,7 @@ std::vector<int64_t> QuantizedParameters::StoreCodes(const Rows& weights) {
 }
 
 void QuantizedParameters::StoreFactors(const std::vector<int64_t>& sums, const float* bias) {
+  if (source_.dynamic) return StoreSumFactors(sums, bias);
   const int64_t channels = source_.channels;
   const double most_bias = MostBias(type_);
   std::vector<int64_t> bias_codes(channels);
@@ -205,6 +207,18 @@ void QuantizedParameters::StoreFactors(const std::vector<int64_t>& sums, const f
   char* bytes = static_cast<char*>(channels_->mutable_host_data());
   std::memcpy(bytes, bias_codes.data(), 8 * channels);
   std::memcpy(bytes + 8 * channels, factors.data(), 16 * channels);
+}
+
+void QuantizedParameters::StoreSumFactors(const std::vector<int64_t>& sums, const float* bias) {
+  const int64_t channels = source_.channels;
+  char* bytes = static_cast<char*>(channels_->mutable_host_data());
+  float* const scale = reinterpret_cast<float*>(bytes);
+  int32_t* const weights = reinterpret_cast<int32_t*>(bytes + 8 * channels);
+  for (int64_t c = 0; c < channels; ++c) {
+    scale[c] = static_cast<float>(scales_[c]);
+    scale[channels + c] = bias ? bias[c] : 0;
+    weights[c] = static_cast<int32_t>(sums[c]);
+  }
 }
 
 void QuantizedParameters::Build() {
@@ -236,6 +250,11 @@ double QuantizedParameters::Slope(int64_t channel) const {
 
 int64_t QuantizedParameters::channel_bytes() const {
   return (source_.activation.HasSlope() ? 24 : 16) * source_.channels;
+}
+
+SumArguments QuantizedParameters::sum_arguments() const {
+  const DevicePtr channels = channels_->device_data();
+  return {channels, channels + 4 * source_.channels, channels + 8 * source_.channels};
 }
 
 QuantArguments QuantizedParameters::arguments() const {

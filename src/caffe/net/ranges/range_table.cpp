@@ -19,7 +19,11 @@ DataType PseudoType(const std::string& where, DataTypeProto type) {
 
 void CheckQuantizers(const LayerParameter& layer) {
   const std::string where = Concat(layer.name(), " (", layer.type(), "): ");
+  static constexpr const char* kBottom = "bottom_quantizer";
   const auto check = [&](const char* field, const QuantizerParameter& quantizer) {
+    CAFFE_CHECK(quantizer.mode() != CAFFE_QUANT_DYNAMIC || field == kBottom, where, field,
+                ": mode CAFFE_QUANT_DYNAMIC belongs to bottom_quantizer, the bottom whose values "
+                "have the range");
     PseudoType(where + field, quantizer.pseudo_target_type());
     CAFFE_CHECK(!quantizer.has_min_in() && !quantizer.has_max_in() && !quantizer.has_min_out() &&
                     !quantizer.has_max_out(),
@@ -33,7 +37,7 @@ void CheckQuantizers(const LayerParameter& layer) {
                 count, " ", what);
     for (const QuantizerParameter& quantizer : quantizers) check(field, quantizer);
   };
-  check_all("bottom_quantizer", layer.bottom_quantizer(), layer.bottom_size(), "bottoms");
+  check_all(kBottom, layer.bottom_quantizer(), layer.bottom_size(), "bottoms");
   check_all("top_quantizer", layer.top_quantizer(), layer.top_size(), "tops");
   for (const auto& quantizer : layer.blobs_quantizer()) check("blobs_quantizer", quantizer);
   if (layer.has_net_quantizer()) check("net_quantizer", layer.net_quantizer());
@@ -53,7 +57,8 @@ void RangeTable::ReadLayers(const Wiring& wiring) {
   const auto read_mode = [&](const QuantizerParameter& quantizer, const std::string& name) {
     // Among several quantizers of a blob, observe takes precedence over passive, and pseudo over
     // both.
-    if (quantizer.has_mode()) {
+    // DYNAMIC is a mode of the layer.
+    if (quantizer.has_mode() && quantizer.mode() != CAFFE_QUANT_DYNAMIC) {
       const auto [mode, added] = modes.try_emplace(name, quantizer.mode());
       if (!added) mode->second = std::max(mode->second, quantizer.mode());
     }
