@@ -8,6 +8,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/quant/codes.hpp"
+#include "caffe/quant/layer_ranges.hpp"
 #include "caffe/quant/packed_parameter.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 
@@ -32,15 +33,20 @@ const float* Floats(const BlobBase* blob) {
 }  // namespace
 
 QuantizedParameters::Options::Options(const LayerParameter& layer, int64_t channels) {
-  if (layer.blobs_quantizer_size() == 0) return;
-  const QuantizerParameter& quantizer = layer.blobs_quantizer(0);
-  per_tensor = quantizer.per_tensor();
-  const bool given = quantizer.has_observed_min() && quantizer.has_observed_max();
-  if (!given && quantizer.channel_min().empty() && quantizer.channel_max().empty()) return;
-  limits = ReadRange(ParameterQuantizer(layer.name(), 0), quantizer);
+  limits = ReadLayerRanges(layer).weights;
+  const char* field = "quantization_param";
+  if (layer.blobs_quantizer_size() > 0) {
+    const QuantizerParameter& quantizer = layer.blobs_quantizer(0);
+    per_tensor = quantizer.per_tensor();
+    const bool given = quantizer.has_observed_min() && quantizer.has_observed_max();
+    if (given || !quantizer.channel_min().empty() || !quantizer.channel_max().empty()) {
+      limits = ReadRange(ParameterQuantizer(layer.name(), 0), quantizer);
+      field = "blobs_quantizer";
+    }
+  }
   const size_t count = limits ? limits->low.size() : 0;
   CAFFE_CHECK(count == 0 || count == static_cast<size_t>(channels), layer.name(), " (",
-              layer.type(), "): blobs_quantizer has ranges of ", count, " channels for ", channels);
+              layer.type(), "): ", field, " has ranges of ", count, " channels for ", channels);
 }
 
 QuantizedParameters::QuantizedParameters(const Source& source, DataType type, Device* device)

@@ -34,7 +34,7 @@ class QuantizedParameters final : public Derived {
     // weights.
     std::optional<ChannelRanges> limits;
     Options() = default;
-    // From blobs_quantizer(0) of the layer.
+    // From blobs_quantizer(0) of the layer, or else from its quantization_param.
     Options(const LayerParameter& layer, int64_t channels);
   };
   struct Source {

@@ -5,6 +5,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/io/unknown_names.hpp"
+#include "caffe/quant/layer_ranges.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 
 namespace caffe {
@@ -86,12 +87,23 @@ void RangeTable::ReadLayers(const Wiring& wiring) {
     if (layer.blobs_quantizer_size() > 0) {
       read_mode(layer.blobs_quantizer(0), wiring.WeightsRange(node));
     }
+    const LayerRanges own = ReadLayerRanges(layer);
+    const auto unite = [&](const std::optional<Range>& range, const auto& quantizers,
+                           const std::string& blob) {
+      const bool given = quantizers.size() > 0 && quantizers.Get(0).has_observed_min();
+      if (range && !given) ranges[blob].Unite(*range);
+    };
+    if (own.bottom && !layer.bottom().empty()) {
+      unite(own.bottom, layer.bottom_quantizer(),
+            versions.at(wiring.UserBlob(node.named_bottom_ids()[0])));
+    }
     for (int b = 0; b < layer.bottom_quantizer_size(); ++b) {
       take(layer.bottom_quantizer(b), versions.at(wiring.UserBlob(node.named_bottom_ids()[b])));
     }
     for (int t = 0; t < static_cast<int>(node.top_ids.size()); ++t) {
       const std::string name = wiring.RangeName(node, t);
       versions[wiring.UserBlob(node.top_ids[t])] = name;
+      if (t == 0) unite(own.top, layer.top_quantizer(), name);
       if (t < layer.top_quantizer_size()) take(layer.top_quantizer(t), name);
     }
   }
