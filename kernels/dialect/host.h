@@ -112,6 +112,7 @@ typedef i32 zero_f32, zero_f16, zero_bf16, zero_f64, zero_q8, zero_q16, zero_i32
 #define SIMD_SUM(v) CAFFE_PRAGMA(omp simd reduction(+ : v))
 #define SIMD_SUM2(v, w) CAFFE_PRAGMA(omp simd reduction(+ : v, w))
 #define SIMD_MAX(v) CAFFE_PRAGMA(omp simd reduction(max : v))
+#define SIMD_MAX3(v, w, u) CAFFE_PRAGMA(omp simd reduction(max : v, w, u))
 #define UNROLL CAFFE_PRAGMA(GCC unroll 8)
 typedef i64 Index;
 #define SQRT_F32(v) __builtin_sqrtf(v)

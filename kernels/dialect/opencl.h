@@ -37,6 +37,7 @@ typedef ulong u64;
 #define SIMD_SUM(v)
 #define SIMD_SUM2(v, w)
 #define SIMD_MAX(v)
+#define SIMD_MAX3(v, w, u)
 #define UNROLL _Pragma("unroll")
 #define MAX_PAIRS(v, w) as_uint(max(as_ushort2(v), as_ushort2(w)))
 #ifndef Index

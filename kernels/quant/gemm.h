@@ -7,8 +7,8 @@
 // Defines: TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16; at most 8 SIDE of it are used),
 // CHANNEL_ROWS (1: A are the weights), WIDE (1: sums of 64 bits), CODE_BYTES, DOT_BYTES (1: codes
 // of 8 bits are multiplied four at a time), GEMM_UNROLL, RESIDUAL (1: the sum with a residual
-// follows, whose arguments stand behind it), VALUES (1: C are the real values of the sums). low and
-// high are bounds of code - zero point.
+// follows, whose arguments stand behind it), VALUES (1: C are the real values of the sums), SUMS (1:
+// C are the sums, without a bias). low and high are bounds of code - zero point.
 #include "dialect/codes.h"
 #include "epilogue/residual_code.h"
 #include "math/gemm_tile.h"
@@ -91,6 +91,10 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
     REPEAT for (i32 j = 0; j < WORK; ++j) {
       const i32 col = col0 + tx + SIDE * j;
       if (row < m && col < n) {
+        const i64 at = base_c + (i64)row * ldc + col;
+#if SUMS
+        *(GLOBAL i32*)BYTES_AT(c, 4 * at) = (i32)sum[i][j];
+#else
         const i32 channel = CHANNEL_ROWS ? row : col;
         const i64 offset = LOAD(i64, bias, channel);
 #if CODE_BYTES == 2
@@ -101,13 +105,13 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
         const i64 v = (i32)(sum[i][j] + (u32)offset);
 #endif
 #if VALUES
-        STORE(MOtype, c, base_c + (i64)row * ldc + col,
+        STORE(MOtype, c, at,
               sum_value(v, LOAD(i32, multiplier, channel), LOAD(i32, shift, channel)));
 #else
         const i64 r = requantize_slope(
             v, LOAD(i32, multiplier, channel), LOAD(i32, shift, channel),
             LOAD(i32, negative_multiplier, channel), LOAD(i32, negative_shift, channel));
-        const i64 at = base_c + (i64)row * ldc + col, own = r < low ? low : r > high ? high : r;
+        const i64 own = r < low ? low : r > high ? high : r;
 #if RESIDUAL
         STORE(MOtype, c, at,
               (Acctype)residual_code(own, LOAD(MOtype, residual, at), factor, residual_factor,
@@ -115,6 +119,7 @@ KERNEL(quantized_gemm, ARG(i32, m), ARG(i32, n), ARG(i32, k), ARG(i32, low), ARG
                                      rescale.shift));
 #else
         STORE(MOtype, c, at, (Acctype)own);
+#endif
 #endif
 #endif
       }

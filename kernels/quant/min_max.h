@@ -9,17 +9,17 @@ KERNEL(min_max_chunks, ARG(i64, chunks), IN(MItype, x), OUT(Mastertype, parts), 
        ARG(i64, chunk)) {
   FOR_EACH_GROUP(g, chunks) {
     const Index first = (Index)(g * chunk), last = (Index)(first + chunk < n ? first + chunk : n);
-    Acctype low = -LOWEST, high = LOWEST, lost = 0;
+    Acctype below = LOWEST, high = LOWEST, lost = 0;
+    SIMD_MAX3(below, high, lost)
     for (Index i = first; i < last; ++i) {
       const Acctype v = LOAD(MItype, x, i);
-      if (v >= LOWEST && v <= -LOWEST) {
-        low = v < low ? v : low;
-        high = v > high ? v : high;
-      } else {
-        lost = 1;
-      }
+      const int finite = v >= LOWEST && v <= -LOWEST;
+      const Acctype down = finite ? -v : LOWEST, up = finite ? v : LOWEST, left = finite ? 0 : 1;
+      below = down > below ? down : below;
+      high = up > high ? up : high;
+      lost = left > lost ? left : lost;
     }
-    STORE(Mastertype, parts, 3 * g, low);
+    STORE(Mastertype, parts, 3 * g, -below);
     STORE(Mastertype, parts, 3 * g + 1, high);
     STORE(Mastertype, parts, 3 * g + 2, lost);
   }

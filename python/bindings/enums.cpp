@@ -17,10 +17,13 @@ void BindEnums(py::module_& module) {
       .value("CAFFE_CUSTOM", caffe::CAFFE_CUSTOM);
   py::enum_<caffe::QuantizerMode>(module, "quantizer_mode", py::arithmetic(),
                                   "PASSIVE uses ranges, OBSERVE collects them in every forward, "
-                                  "PSEUDO quantizes and dequantizes in float.")
+                                  "PSEUDO quantizes and dequantizes in float. DYNAMIC: layers "
+                                  "quantize their bottom by the range of its values in each "
+                                  "forward.")
       .value("CAFFE_QUANT_PASSIVE", caffe::CAFFE_QUANT_PASSIVE)
       .value("CAFFE_QUANT_OBSERVE", caffe::CAFFE_QUANT_OBSERVE)
-      .value("CAFFE_QUANT_PSEUDO", caffe::CAFFE_QUANT_PSEUDO);
+      .value("CAFFE_QUANT_PSEUDO", caffe::CAFFE_QUANT_PSEUDO)
+      .value("CAFFE_QUANT_DYNAMIC", caffe::CAFFE_QUANT_DYNAMIC);
   py::enum_<caffe::SolverParameter_SnapshotFormat>(module, "snapshot_format", py::arithmetic())
       .value("HDF5", caffe::SolverParameter_SnapshotFormat_HDF5)
       .value("BINARYPROTO", caffe::SolverParameter_SnapshotFormat_BINARYPROTO);

@@ -100,6 +100,7 @@ py::str QuantizeNet(const py::object& net, const py::object& weights_path, const
   options.type = TypeOf(settings["type"].cast<std::string>());
   options.calibration.method = caffe::MethodByName(settings["method"].cast<std::string>());
   options.calibration.percentile = settings["percentile"].cast<double>();
+  options.calibration.power_of_two = settings["scales"].cast<std::string>() == "power_of_two";
   options.calibration_batches = settings["calibrate"].cast<int64_t>();
   options.held_out_batches = settings["held_out"].cast<int64_t>();
   options.adaround = settings["rounding"].cast<std::string>() == "adaround";
@@ -119,13 +120,22 @@ py::str QuantizeNet(const py::object& net, const py::object& weights_path, const
       ReadSource(net, weights_path, settings["python_layers"].cast<bool>(), prefix);
   options.stored_types = source.stored_types;
   options.device = caffe::Runtime::Get().default_device();
+  if (options.dynamic()) {
+    // The batches of the net's own data layers may have no end.
+    constexpr int64_t kBatches = 10;
+    options.calibration_batches = 0;
+    if (read.is_none() && options.held_out_batches < 0) options.held_out_batches = kBatches;
+  }
   caffe::BatchReader reader;
   py::function function;
-  if (read.is_none()) {
+  const bool has_data = caffe::HasDataLayers(source.model);
+  if (read.is_none() && options.dynamic() && !has_data) {
+    // Nothing is compared.
+  } else if (read.is_none()) {
     const auto batches = std::make_shared<caffe::DataLayerBatches>(
         source.model, options.device,
         weights_path.is_none() ? &net.cast<const caffe::Net&>() : nullptr);
-    batches->Divide(settings["default_number"].cast<bool>(), &options);
+    if (!options.dynamic()) batches->Divide(settings["default_number"].cast<bool>(), &options);
     reader = [batches](int64_t index, caffe::Batch* batch) { return batches->Read(index, batch); };
   } else {
     function = read.cast<py::function>();

@@ -21,6 +21,7 @@ from .proto import caffe_pb2
 from .pycaffe import Net
 
 TYPES = ('int8', 'int16', 'half', 'bfloat16')
+SCALES = ('any', 'power_of_two')
 ROUNDINGS = ('nearest', 'adaround')
 
 
@@ -117,7 +118,7 @@ def _source(net, function):
 def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=None,
              held_out=None, max_drop=None, percentile=99.99, ranges=None, bias_correction=False,
              equalize=False, float_scores=True, rounding='nearest', tune_ranges=False, scores=None,
-             python_layers=True):
+             python_layers=True, scales='any'):
     """Calibrate a float net and store it in a narrow type; return a report, a dict.
 
     net: a caffe.Net, or (model, weights): a prototxt or caffe_pb2.NetParameter, and a
@@ -128,8 +129,10 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     shape, or fewer items on axis 0. There is a label for each item, or for each position
     (pixel, time step) of the scores, in that order; -1 or None: it is unknown.
     type: 'int8', 'int16', 'half' or 'bfloat16'.
-    method: 'auto', 'min_max', 'percentile', 'mse', 'kl' or 'margin'; auto takes for each blob
-    the one with the least squared error, and for int16 'margin'.
+    method: 'auto', 'min_max', 'percentile', 'mse', 'kl', 'margin' or 'dynamic'; auto takes for
+    each blob the one with the least squared error, and for int16 'margin'. dynamic, for int8,
+    needs no calibration data: layers quantize their bottom by the range of its values in each
+    forward. All batches then compare; without batches and data layers nothing is compared.
     out: writes out.caffemodel, out.prototxt, out.json and out.html. A file that the net was
     read from is not replaced: that is an error.
     calibrate: the number of batches for calibration, the first ones (default: half, at most
@@ -149,6 +152,8 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     default what the last loss or Accuracy with labels of classes reads; without one, the last
     output of a Softmax, or any output with several elements along axis 1. The axis of the
     classes is that of the loss, the Accuracy or the Softmax.
+    scales: 'any', or 'power_of_two': ranges are widened until their scale is a power of two, and
+    so are the scales of weights that are stored as codes.
     python_layers: False refuses a net with a layer of type Python, as caffe.Net does.
 
     The report has the content of out.json; its 'layers' begin with the one of the worst
@@ -164,6 +169,8 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     if ranges is not None and not isinstance(ranges, dict):
         raise TypeError('ranges is %r, not a dict' % (ranges,))
     _check_text('scores', scores)
+    if scales not in SCALES:
+        raise ValueError('scales is %r; the values are %r and %r' % ((scales,) + SCALES))
     batches = None if batches is None else _listed(batches, inputs)
     ranges = {blob: _pair(blob, given) for blob, given in (ranges or {}).items()}
     percentile = _number('percentile', percentile)
@@ -171,6 +178,9 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
     calibrate = None if calibrate is None else _count('calibrate', calibrate)
     held_out = -1 if held_out in (None, -1) else _count('held_out', held_out)
     default_number = calibrate is None
+    if method == 'dynamic' and not default_number:
+        raise ValueError('calibrate is %r, but method dynamic has no calibration data; leave it out'
+                         % calibrate)
     if default_number:
         calibrate = 10 if batches is None else min(max(len(batches) // 2, 1), 10)
     settings = dict(type=type, method=method, percentile=percentile, calibrate=calibrate,
@@ -178,7 +188,7 @@ def quantize(net, batches=None, type='int8', method='auto', out=None, calibrate=
                     bias_correction=bias_correction, equalize=equalize,
                     float_scores=float_scores, rounding=rounding, tune_ranges=tune_ranges,
                     scores=scores or '', batches=len(batches or ()), default_number=default_number,
-                    python_layers=bool(python_layers))
+                    python_layers=bool(python_layers), scales=scales)
     read = None if batches is None else _reader(batches, inputs)
     return json.loads(_caffe._quantize(model, model_weights, read, settings, out))
 

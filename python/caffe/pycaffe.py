@@ -190,7 +190,8 @@ def _check_file(network_file):
 
 _MODES = {'passive': quantizer_mode.CAFFE_QUANT_PASSIVE,
           'observe': quantizer_mode.CAFFE_QUANT_OBSERVE,
-          'pseudo': quantizer_mode.CAFFE_QUANT_PSEUDO}
+          'pseudo': quantizer_mode.CAFFE_QUANT_PSEUDO,
+          'dynamic': quantizer_mode.CAFFE_QUANT_DYNAMIC}
 
 
 def _mode_of(mode, what):
@@ -203,7 +204,8 @@ def _mode_of(mode, what):
         found = {int(value): value for value in _MODES.values()}.get(int(mode))
     if found is None:
         raise ValueError("%s is %r; the values are 'passive' (CAFFE_QUANT_PASSIVE, 0), "
-                         "'observe' (CAFFE_QUANT_OBSERVE, 1) and 'pseudo' (CAFFE_QUANT_PSEUDO, 2)"
+                         "'observe' (CAFFE_QUANT_OBSERVE, 1), 'pseudo' (CAFFE_QUANT_PSEUDO, 2) "
+                         "and 'dynamic' (CAFFE_QUANT_DYNAMIC, 3)"
                          % (what, mode))
     return found
 
@@ -491,6 +493,8 @@ class Net(_caffe.Net):
         'passive', 'observe' or 'pseudo'. While it is observe, every forward widens the range of
         every float blob. While it is pseudo, blobs and weights have the values of codes of
         pseudo_type, and a forward of phase TRAIN moves ranges. net.save writes the ranges.
+        CAFFE_QUANT_DYNAMIC is the mode of nets whose prototxt says so: layers quantize their
+        bottom by the range of its values. It cannot be set for others.
         """
         return self._quant_mode
 

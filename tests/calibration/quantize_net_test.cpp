@@ -876,5 +876,113 @@ TEST(QuantizeNetTest, DataLayersAreRead) {
   EXPECT_EQ(Loaded(net)->LayerByName("conv1")->types().compute, kQuant8);
 }
 
+QuantizeOptions Dynamic() {
+  QuantizeOptions options = Options();
+  options.calibration.method = CalibrationMethod::kDynamic;
+  options.calibration_batches = 0;
+  return options;
+}
+
+double Snr(const std::vector<double>& wanted, const std::vector<double>& values) {
+  double signal = 0, noise = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    signal += wanted[i] * wanted[i];
+    noise += (wanted[i] - values[i]) * (wanted[i] - values[i]);
+  }
+  return 10 * std::log10(signal / noise);
+}
+
+TEST(QuantizeNetTest, MethodDynamicNeedsNoData) {
+  const QuantizedNet net = QuantizeNet(ParseNet(NetText()), Weights(NetText()), nullptr, Dynamic());
+  EXPECT_EQ(net.model->state().quantizer_mode(), CAFFE_QUANT_DYNAMIC);
+  EXPECT_EQ(net.model->data_type(), CAFFE_INT8_QUANTIZED);
+  EXPECT_EQ(net.report.held_out_items, 0);
+  EXPECT_TRUE(Holds(net.report.no_top1, "no data were given"));
+  EXPECT_LT(net.report.bytes, 0.4 * static_cast<double>(net.report.float_bytes));
+  for (const double ms : {net.report.float_ms, net.report.dynamic_ms, net.report.known_ranges_ms}) {
+    EXPECT_GT(ms, 0);
+  }
+  EXPECT_TRUE(Holds(ReportText(net.report), "ms with ranges that are known"));
+  for (const QuantizerParameter& entry : net.weights->quantizer()) {
+    EXPECT_TRUE(Holds(entry.name(), "_blobs_0_quant"));  // no range of a blob
+  }
+  const auto loaded = Loaded(net), reference = MakeNet(NetText(), Cpu());
+  for (const double factor : {1.0, 50.0}) {
+    std::vector<double> numbers = TestNumbers(kBatch * 3 * 64, 5);
+    for (double& number : numbers) number *= factor;
+    for (Net* each : {loaded.get(), reference.get()}) {
+      each->BlobByName("data")->SetData(numbers);
+      each->Forward();
+    }
+    EXPECT_GT(Snr(Values(*reference, "score"), Values(*loaded, "score")), 25);
+  }
+}
+
+TEST(QuantizeNetTest, MethodDynamicComparesAllBatches) {
+  const QuantizedNet net = Quantized(Dynamic());
+  EXPECT_EQ(net.report.calibration_items, 0);
+  EXPECT_EQ(net.report.held_out_items, 12 * kBatch);
+  EXPECT_EQ(net.report.float_top1, 100);
+  EXPECT_GT(*net.report.agreement, 85);
+  EXPECT_EQ(net.report.method, "dynamic");
+  const LayerReport& conv = Row(net.report, "right");
+  EXPECT_EQ(conv.type, "quant8");
+  EXPECT_FALSE(conv.range.known());
+  EXPECT_GT(conv.snr, 25);
+  // It is quantized again from its own files: they have no float mode left.
+  const QuantizedNet again = QuantizeNet(*net.model, *net.weights, nullptr, Dynamic());
+  EXPECT_EQ(again.model->SerializeAsString(), net.model->SerializeAsString());
+}
+
+TEST(QuantizeNetTest, MethodDynamicRefusesWhatNeedsData) {
+  const auto error = [](const std::function<void(QuantizeOptions*)>& change) {
+    QuantizeOptions options = Dynamic();
+    change(&options);
+    return MessageOf(
+        [&] { QuantizeNet(ParseNet(NetText()), Weights(NetText()), nullptr, options); });
+  };
+  EXPECT_TRUE(Holds(error([](QuantizeOptions* o) { o->type = kQuant16; }),
+                    "method dynamic is for int8, not for quant16"));
+  EXPECT_TRUE(
+      Holds(error([](QuantizeOptions* o) { o->bias_correction = true; }), "need another method"));
+  EXPECT_TRUE(Holds(error([](QuantizeOptions* o) { o->calibration_batches = 2; }),
+                    "calibrates nothing, but 2 batches"));
+}
+
+TEST(QuantizeNetTest, ScalesArePowersOfTwo) {
+  const auto is_power = [](double value) {
+    int exponent;
+    return value > 0 && std::frexp(value, &exponent) == 0.5;
+  };
+  for (const DataType type : {kQuant8, kQuant16}) {
+    QuantizeOptions options = Options(type);
+    options.calibration.power_of_two = true;
+    const QuantizedNet net = Quantized(options);
+    EXPECT_GT(*net.report.agreement, type == kQuant8 ? 80 : 98);
+    EXPECT_TRUE(Holds(ReportText(net.report), "are powers of two"));
+    const auto loaded = Loaded(net);
+    FillInputs(loaded.get());
+    loaded->Forward();
+    int blobs = 0;
+    for (const auto& blob : loaded->blobs()) {
+      if (!blob->type().is_quantized()) continue;
+      ++blobs;
+      EXPECT_TRUE(is_power(blob->range().scale)) << blob->name() << " " << blob->range().scale;
+    }
+    EXPECT_GT(blobs, 3);
+    int scales = 0;
+    for (const QuantizerParameter& entry : net.weights->quantizer()) {
+      for (const float scale : entry.channel_scale()) {
+        ++scales;
+        EXPECT_TRUE(is_power(scale)) << entry.name() << " " << scale;
+      }
+    }
+    EXPECT_EQ(scales, 16 + 24 + 40 + 10);
+  }
+  QuantizeOptions options = Options();
+  options.calibration.power_of_two = options.adaround = true;
+  EXPECT_TRUE(Holds(MessageOf([&] { Quantized(options); }), "need scales any"));
+}
+
 }  // namespace
 }  // namespace caffe

@@ -131,13 +131,24 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
     Channels all = RandomChannels(channels, k, kind, 5);
     if (worst) std::fill(all.bias.begin(), all.bias.end(), worst * (1L << 30));
     CodeTile tile{rows, depth, stride, a.data(), stride, b.data(), all.Output(y.data(), pitch)};
+    // The same sums without requantization.
+    std::vector<int32_t> sums(rows * pitch, 7);
+    CodeTile of_sums = tile;
+    of_sums.output = {};
+    of_sums.output.channels = static_cast<long>(channels);
+    of_sums.output.sums = true;
+    of_sums.output.y = sums.data();
+    of_sums.output.y_stride = pitch;
     if (steps.begin) steps.begin();
     steps.bytes.tile(tile);
+    steps.bytes.tile(of_sums);
     if (steps.end) steps.end();
     for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t c = channels; c < pitch; ++c) ASSERT_EQ(sums[i * pitch + c], 7);
       for (int64_t c = 0; c < channels; ++c) {
         int64_t sum = 0;
         for (int64_t p = 0; p < k; ++p) sum += a[i * stride + p] * (w[c * k + p] - 128);
+        ASSERT_EQ(sums[i * pitch + c], static_cast<int32_t>(sum)) << steps.name;
         ASSERT_EQ(y[i * pitch + c], all.Code(sum, c))
             << steps.name << " " << rows << "x" << channels << "x" << k << " at " << i << ", " << c;
       }

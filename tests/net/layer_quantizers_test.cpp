@@ -228,6 +228,33 @@ TEST(LayerQuantizersModesTest, LeaveOneBlobOut) {
   EXPECT_EQ(net->Ranges().count("a"), 0u);
 }
 
+// quantization_param is another way to write ranges.
+TEST_P(LayerQuantizersTest, QuantizationParamGivesRanges) {
+  const auto [device, type] = GetParam();
+  const double top = type == kQuant8 ? 127 : 32767;
+  const int bits = type == kQuant8 ? 8 : 16;
+  const std::string plain = Net1x2(Typed(type) + "bottom_quantizer {" +
+                                   Range(-(top + 1) / 32, top / 32) + "} top_quantizer {" +
+                                   Range(-(top + 1) / 8, top / 8) + "} blobs_quantizer {" +
+                                   Range(-(top + 1) / 64, top / 64) + "}"),
+                    fixed = Net1x2(Typed(type) + Concat("quantization_param { bw_layer_in: ", bits,
+                                                        " fl_layer_in: 5 "
+                                                        "bw_layer_out: ",
+                                                        bits, " fl_layer_out: 3 bw_params: ", bits,
+                                                        " fl_params: 6 }"));
+  std::vector<std::vector<double>> results;
+  for (const std::string& text : {plain, fixed}) {
+    const auto net = MakeNet(text, device);
+    net->params()[0]->SetData({1, -0.5, 0.25, 1.75});
+    net->BlobByName("data")->SetData({1.5, -1});
+    net->Forward();
+    EXPECT_EQ(net->BlobByName("ip")->range().scale, 1 / 8.0);
+    results.push_back(Values(*net, "out"));
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_NE(results[0][0], 0);
+}
+
 // A range that one blob's observing found is used when observing ends.
 TEST(LayerQuantizersModesTest, TheObservedRangeIsUsed) {
   const auto net =

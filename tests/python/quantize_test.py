@@ -438,6 +438,36 @@ def test_batches_of_an_iterator_may_share_a_buffer(net):
     assert [row['range'] for row in report['layers'] if row['blob'] == 'data'] == [[0, 3]]
 
 
+def test_method_dynamic_needs_no_data(net, tmp_path):
+    out = str(tmp_path / 'dynamic')
+    report = caffe.quantize(net, method='dynamic', out=out)
+    assert report['method'] == 'dynamic' and report['layers'] == []
+    assert report['calibration_items'] == report['held_out_items'] == 0
+    assert report['no_top1'] == 'no data were given to compare with'
+    assert min(report['float_ms'], report['dynamic_ms'], report['known_ranges_ms']) > 0
+    made = caffe.Net(out + '.prototxt', weights=out + '.caffemodel')
+    assert made.quant_mode == caffe.quantizer_mode.CAFFE_QUANT_DYNAMIC and made.ranges == {}
+    for factor in (1, 1000):
+        x = factor * batches(1)[0]
+        wanted, score = (each.forward(data=x, blobs=['score'])['score'] for each in (net, made))
+        assert 0 < abs(score - wanted).max() < 0.03 * abs(wanted).max()
+    assert caffe.quantize(net, batches(3), method='dynamic')['held_out_items'] == 24
+    with pytest.raises(ValueError, match='calibrate is 2, but method dynamic has no calibration'):
+        caffe.quantize(net, batches(3), method='dynamic', calibrate=2)
+    with pytest.raises(RuntimeError, match='cannot be set after the net was made'):
+        net.quant_mode = 'dynamic'
+
+
+def test_scales_are_powers_of_two(net, tmp_path):
+    out = str(tmp_path / 'shifts')
+    report = caffe.quantize(net, batches(6), scales='power_of_two', out=out)
+    assert report['scales'] == 'power_of_two'
+    made = caffe.Net(out + '.prototxt', weights=out + '.caffemodel')
+    made.forward(data=batches(1)[0])
+    scales = [made.blobs[name].scale for name in ('conv', 'score')]
+    assert all(np.frexp(scale)[0] == 0.5 for scale in scales), scales
+
+
 def test_bad_options(net):
     for value in (-1, float('nan'), float('inf')):
         with pytest.raises(RuntimeError, match='max_drop is .*of at least 0'):
@@ -453,6 +483,7 @@ def test_bad_options(net):
                            (dict(held_out=1.5), 'held_out is 1.5, not a whole number'),
                            (dict(max_drop='a'), "max_drop is 'a', not a number"),
                            (dict(ranges=5), 'ranges is 5, not a dict'),
+                           (dict(scales='two'), "scales is 'two'; the values are 'any'"),
                            (dict(scores=3), 'scores is 3, not a str')):
         with pytest.raises((TypeError, ValueError), match=error):
             quantized(net, batches(2), **options)

@@ -3,7 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
+#include <random>
+
 #include "caffe.pb.h"
+#include "caffe/core/error.hpp"
+#include "caffe/quant/layer_ranges.hpp"
 
 namespace caffe {
 namespace {
@@ -69,6 +75,119 @@ TEST(RangeTest, AUnionHasNoOriginAndOneRangeKeepsIts) {
   EXPECT_EQ(range.low, -3);
   EXPECT_EQ(range.high, 2);
   EXPECT_EQ(range.origin, "");
+}
+
+bool IsPowerOfTwo(double value) {
+  int exponent;
+  return value > 0 && std::frexp(value, &exponent) == 0.5;
+}
+
+TEST(PowerOfTwoTest, RangesAreWidenedToTheLeastScaleThatFits) {
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> any(-1, 1), magnitude(-12, 12);
+  for (const DataType type : {kQuant8, kQuant16}) {
+    const double codes = type.info().code_max;
+    for (int i = 0; i < 2000; ++i) {
+      const double factor = std::exp2(magnitude(random)), a = factor * any(random),
+                   b = factor * any(random);
+      const Range given{std::min(a, b), std::max(a, b), "kl"};
+      const Range range = PowerOfTwoRange(given, type);
+      const QuantRange affine = AffineRange(range, type);
+      ASSERT_TRUE(IsPowerOfTwo(affine.scale)) << affine.scale;
+      EXPECT_EQ(range.origin, "kl");
+      // The ends are those of the codes, and no given value is beyond them.
+      EXPECT_EQ(range.low, -affine.zero * affine.scale);
+      EXPECT_EQ(range.high, (codes - affine.zero) * affine.scale);
+      EXPECT_LE(range.low, given.low);
+      EXPECT_GE(range.high, given.high);
+      // With half the scale, the codes do not reach both ends.
+      const double half = affine.scale / 2, low = std::min(given.low, 0.0),
+                   high = std::max(given.high, 0.0);
+      EXPECT_GT(std::ceil(-low / half) + std::ceil(high / half), codes);
+    }
+  }
+  EXPECT_EQ(PowerOfTwoRange({0, 0}, kQuant8).high, 0);
+  EXPECT_EQ(PowerOfTwoRange({0, 255}, kQuant8).high, 255);
+  EXPECT_EQ(PowerOfTwoRange({-128, 127}, kQuant8).low, -128);
+}
+
+LayerParameter WithParam(const std::function<void(QuantizationParameter*)>& set) {
+  LayerParameter layer;
+  layer.set_name("conv");
+  layer.set_type("Convolution");
+  set(layer.mutable_quantization_param());
+  return layer;
+}
+
+TEST(LayerRangesTest, FixedPointAndScalesBecomeRanges) {
+  LayerRanges fixed = ReadLayerRanges(WithParam([](QuantizationParameter* p) {
+    p->set_bw_layer_in(8);
+    p->add_fl_layer_in(4);
+    p->set_bw_layer_out(8);
+    p->add_fl_layer_out(-2);
+    p->set_bw_params(6);
+    p->add_fl_params(7);
+  }));
+  EXPECT_EQ(fixed.bottom->low, -8);
+  EXPECT_EQ(fixed.bottom->high, 127 / 16.0);
+  EXPECT_EQ(AffineRange(*fixed.bottom, kQuant8).scale, 1 / 16.0);
+  EXPECT_EQ(AffineRange(*fixed.bottom, kQuant8).zero, 128);
+  EXPECT_EQ(fixed.top->low, -512);
+  EXPECT_EQ(fixed.top->high, 508);
+  EXPECT_EQ(fixed.weights->whole.low, -0.25);
+  EXPECT_EQ(fixed.weights->whole.high, 31 / 128.0);
+  LayerRanges scaled = ReadLayerRanges(WithParam([](QuantizationParameter* p) {
+    p->add_scale_in(10);
+    p->add_scale_out(4);
+    p->add_scale_params(8);
+    p->add_scale_params(16);
+  }));
+  EXPECT_EQ(scaled.bottom->low, 0);
+  EXPECT_DOUBLE_EQ(scaled.bottom->high, 25.5);
+  EXPECT_EQ(scaled.top->low, -32);
+  EXPECT_EQ(scaled.weights->low, (std::vector<double>{-16, -8}));
+  EXPECT_EQ(scaled.weights->high, (std::vector<double>{127 / 8.0, 127 / 16.0}));
+  scaled = ReadLayerRanges(WithParam([](QuantizationParameter* p) {
+    p->add_scale_in(10);
+    p->set_is_negative_input(true);
+  }));
+  EXPECT_DOUBLE_EQ(scaled.bottom->low, -12.8);
+  EXPECT_FALSE(scaled.top || scaled.weights);
+  const LayerRanges none = ReadLayerRanges(LayerParameter());
+  EXPECT_FALSE(none.bottom || none.top || none.weights);
+}
+
+TEST(LayerRangesTest, FaultsNameTheFieldAndTheCure) {
+  const auto expect = [](const std::function<void(QuantizationParameter*)>& set,
+                         const std::string& fault) {
+    try {
+      ReadLayerRanges(WithParam(set));
+      ADD_FAILURE() << fault;
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("conv (Convolution): quantization_param: " + fault), std::string::npos)
+          << text;
+    }
+  };
+  expect([](QuantizationParameter* p) { p->set_bw_layer_in(8); },
+         "bw_layer_in is 8, but fl_layer_in is not given");
+  expect(
+      [](QuantizationParameter* p) {
+        p->set_bw_params(8);
+        p->add_fl_params(3);
+        p->add_scale_params(3);
+      },
+      "fl_params and scale_params are both given; remove one");
+  expect([](QuantizationParameter* p) { p->add_scale_out(-1); },
+         "scale_out is -1; it must be a positive number");
+  expect([](QuantizationParameter* p) { p->add_fl_layer_out(3); },
+         "bw_layer_out is 32; fl_layer_out needs a width of 2 to 16 bits");
+  expect(
+      [](QuantizationParameter* p) {
+        p->add_scale_in(1);
+        p->add_scale_in(2);
+      },
+      "2 values of scale_in are given; a blob has one range");
 }
 
 }  // namespace

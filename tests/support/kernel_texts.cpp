@@ -235,6 +235,10 @@ std::vector<ProgramText> OperatorTexts(const std::string& backend, const std::st
         if (type == kQuant16 || variant == 1) continue;
         d.out = kFloat;
         GeneratedQuantizedLibrary().make(&device, d);
+        if (variant == 2) continue;
+        d.out = type;
+        d.sums = true;
+        GeneratedQuantizedLibrary().make(&device, d);
       }
     }
   }

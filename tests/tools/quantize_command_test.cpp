@@ -267,5 +267,31 @@ TEST_F(QuantizeCommandTest, Errors) {
   EXPECT_EQ(1, Run(Images()));
 }
 
+TEST_F(QuantizeCommandTest, MethodDynamicNeedsNoImages) {
+  EXPECT_EQ(0, Run({"-method", "dynamic"})) << err_;
+  EXPECT_NE(std::string::npos, out_.find("no data were given to compare with")) << out_;
+  EXPECT_NE(std::string::npos, out_.find("a forward takes ")) << out_;
+  NetOptions options;
+  options.device = Runtime::Get().cpu();
+  Net net(Prefix() + ".prototxt", options);
+  net.CopyTrainedLayersFrom(Prefix() + ".caffemodel");
+  net.Forward();
+  EXPECT_EQ(net.LayerByName("conv")->types(), (TypeTriple{kQuant8, kFloat, kFloat}));
+  // With images it compares all of them.
+  EXPECT_EQ(0, Run(Images({"-method", "dynamic"}))) << err_;
+  EXPECT_NE(std::string::npos, out_.find("0 items to calibrate, 12 held out")) << out_;
+  EXPECT_EQ(0, Run(Images({"-method", "dynamic", "-held_out", "2"}))) << err_;
+  EXPECT_NE(std::string::npos, out_.find("0 items to calibrate, 4 held out")) << out_;
+  ExpectError({"-method", "dynamic", "-type", "int16"}, "method dynamic is for int8");
+  ExpectError({"-method", "dynamic", "-tune_ranges"}, "need another method");
+}
+
+TEST_F(QuantizeCommandTest, ScalesMayBePowersOfTwo) {
+  EXPECT_EQ(0, Run(Images({"-scales", "power_of_two"}))) << err_;
+  EXPECT_NE(std::string::npos, out_.find("are powers of two")) << out_;
+  ExpectError(Images({"-scales", "two"}), "unknown -scales 'two' (known: any power_of_two)");
+  ExpectError(Images({"-scales", "power_of_two", "-type", "half"}), "are for int8 and int16");
+}
+
 }  // namespace
 }  // namespace caffe

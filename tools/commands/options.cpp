@@ -128,11 +128,15 @@ struct Parser {
         "the weights (default 0.01)")
         ->type_name("X");
     Add("--method", options.method, "quantize",
-        "how ranges are chosen: auto (default), min_max, percentile, mse, kl or margin")
+        "how ranges are chosen: auto (default), min_max, percentile, mse, kl or margin; dynamic: "
+        "from the values of each forward, without calibration data")
         ->type_name("METHOD");
     Add("--percentile", options.percentile, "quantize",
         "the percentage of values within the range, for -method percentile (default 99.99)")
         ->type_name("P");
+    Add("--scales", options.scales, "quantize",
+        "any (default), or power_of_two: ranges of blobs are widened until their scale is 2^k")
+        ->type_name("S");
     Add("--images", options.images, "quantize classify",
         "a list with lines 'path label' or 'path', or folders and images, separated by commas")
         ->type_name("IMAGES");

@@ -32,7 +32,8 @@ struct Options {
   // caffe moe-init
   double noise = 0.01;
   // caffe quantize
-  std::string method = "auto", rounding = "nearest", images, root, mean, crop, scores;
+  std::string method = "auto", rounding = "nearest", scales = "any", images, root, mean, crop,
+              scores;
   double scale = 1, percentile = 99.99, max_drop = -1;  // max_drop < 0: not given
   int held_out = -1;                                    // < 0: not given
   bool bgr = false, rgb = false, bias_correction = false, equalize = false;

@@ -60,6 +60,9 @@ int QuantizeCommand(const Options& options) {
   quantize.type = QuantizedType(type);
   quantize.calibration.method = MethodByName(options.method);
   quantize.calibration.percentile = options.percentile;
+  CAFFE_CHECK(options.scales == "any" || options.scales == "power_of_two",
+              "quantize: unknown -scales '", options.scales, "' (known: any power_of_two)");
+  quantize.calibration.power_of_two = options.scales == "power_of_two";
   CAFFE_CHECK(options.rounding == "nearest" || options.rounding == "adaround",
               "quantize: unknown -rounding '", options.rounding, "' (known: nearest adaround)");
   quantize.adaround = options.rounding == "adaround";
@@ -79,19 +82,28 @@ int QuantizeCommand(const Options& options) {
   CheckResults(options.out, QuantizedNetExtensions(), inputs);
   const NetParameter weights = ReadModel(model, files, options.strict, &quantize.stored_types);
   quantize.device = ChooseDevice(options.gpu);
-  const bool has_data = HasDataLayers(model);
-  CAFFE_CHECK(has_data || !options.images.empty(), "quantize: ", options.model,
-              " has Input layers ",
-              "and no data layers: give -images IMAGES, or a net with data layers");
+  const bool has_data = HasDataLayers(model), dynamic = quantize.dynamic();
+  CAFFE_CHECK(has_data || !options.images.empty() || dynamic, "quantize: ", options.model,
+              " has Input layers and no data layers: give -images IMAGES, or a net with data layers; "
+              "-method dynamic needs no data");
+  quantize.held_out_batches = options.held_out;
+  if (dynamic) {
+    // All batches compare; data layers may have no end.
+    if (options.held_out < 0 && (given_iterations || has_data)) {
+      quantize.held_out_batches = quantize.calibration_batches;
+    }
+    quantize.calibration_batches = 0;
+  }
   BatchReader read;
   std::shared_ptr<ImageBatches> images;
   if (options.images.empty()) {
     CAFFE_CHECK(GivenImageFlags(options).empty(), "quantize: without -images nothing uses ",
                 GivenImageFlags(options), ": data layers have a transform_param of their own");
-    quantize.held_out_batches = options.held_out;
-    const auto batches = std::make_shared<DataLayerBatches>(model, quantize.device);
-    batches->Divide(!given_iterations, &quantize);
-    read = [batches](int64_t index, Batch* batch) { return batches->Read(index, batch); };
+    if (has_data) {
+      const auto batches = std::make_shared<DataLayerBatches>(model, quantize.device);
+      if (!dynamic) batches->Divide(!given_iterations, &quantize);
+      read = [batches](int64_t index, Batch* batch) { return batches->Read(index, batch); };
+    }
   } else {
     CAFFE_CHECK(!has_data, "quantize: ", options.model,
                 " has data layers, and -images is given: ", "use one of them");
@@ -100,11 +112,10 @@ int QuantizeCommand(const Options& options) {
     ImageBatchOptions settings = ImageSettings(options);
     const int64_t size = settings.keep_sizes ? 1 : shape[0];
     settings.first = quantize.calibration_batches * size;
-    quantize.held_out_batches = options.held_out;
     images = std::make_shared<ImageBatches>(settings, blob, shape);
     // A short list is divided: half of it to calibrate.
     const int64_t all = (images->images() + size - 1) / size;
-    if (!given_iterations && all <= quantize.calibration_batches) {
+    if (!given_iterations && !dynamic && all <= quantize.calibration_batches) {
       quantize.calibration_batches = std::max<int64_t>(all / 2, 1);
       settings.first = quantize.calibration_batches * size;
       images = std::make_shared<ImageBatches>(settings, blob, shape);
@@ -116,18 +127,20 @@ int QuantizeCommand(const Options& options) {
     quantize.batches = all;
     read = [images](int64_t index, Batch* batch) { return images->Read(index, batch); };
   }
-  log::Info(Concat(
-      "Quantizing ", options.model, " to ", type, ": method ", options.method, ", ",
-      quantize.calibration_batches, " batches to calibrate",
-      images ? Concat(", from ", images->images(), " images of ", options.images)
-             : " from the data layers",
-      ", ",
-      quantize.held_out_batches < 0 ? std::string("the rest") : Concat(quantize.held_out_batches),
-      " to compare",
-      quantize.max_drop
-          ? Concat(", at most ", *quantize.max_drop, " percentage points of top-1 lost")
-          : "",
-      "; writing ", options.out, ".caffemodel, .prototxt, .json and .html"));
+  log::Info(Concat("Quantizing ", options.model, " to ", type, ": method ", options.method, ", ",
+                   quantize.calibration_batches, " batches to calibrate",
+                   images ? Concat(", from ", images->images(), " images of ", options.images)
+                   : read ? " from the data layers"
+                          : ", which need no data",
+                   ", ",
+                   !read                           ? std::string("none")
+                   : quantize.held_out_batches < 0 ? std::string("the rest")
+                                                   : Concat(quantize.held_out_batches),
+                   " to compare",
+                   quantize.max_drop ? Concat(", at most ", *quantize.max_drop,
+                                              " percentage points of top-1 lost")
+                                     : "",
+                   "; writing ", options.out, ".caffemodel, .prototxt, .json and .html"));
   Progress progress(options.progress);
   quantize.progress = [&](const std::string& what, int64_t done, int64_t all) {
     progress.Show(what, done, all);

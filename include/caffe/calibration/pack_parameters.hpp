@@ -18,6 +18,8 @@ namespace caffe {
 // Other parameters stay float if their layer computes in float, if a value does not fit into half,
 // and where an output channel is not one block of the weights (transposed InnerProduct,
 // Deconvolution).
-void PackParameters(const Net& net, NetParameter* file, const std::map<int, DataType>& stored = {});
+// With `power_of_two`, scales of codes of layers with weights are powers of two.
+void PackParameters(const Net& net, NetParameter* file, const std::map<int, DataType>& stored = {},
+                    bool power_of_two = false);
 
 }  // namespace caffe

@@ -23,7 +23,8 @@ class NetParameter;
 struct QuantizeOptions {
   DataType type = kQuant8;  // quant8, quant16, half or bfloat16
   CalibrationOptions calibration;
-  // The first batches are for calibration, those that follow for comparing with the float net.
+  // The first batches are for calibration, those that follow for comparing with the float net. With
+  // method dynamic there are none for calibration, and none need follow.
   // Negative held_out_batches: all that follow.
   int64_t calibration_batches = 10, held_out_batches = -1;
   // Subtracts from each bias the mean error that the rounding of the layer's weights makes on the
@@ -56,6 +57,8 @@ struct QuantizeOptions {
   std::map<std::string, Range> ranges;
   // Null: the default device.
   Device* device = nullptr;
+  // Whether ranges are those of the values of each forward.
+  bool dynamic() const { return calibration.method == CalibrationMethod::kDynamic; }
   // Called with what is done now, and how much of it. `all` is 0 if it is unknown.
   std::function<void(const std::string& what, int64_t done, int64_t all)> progress;
   void Show(const std::string& what, int64_t done, int64_t all) const {
@@ -105,6 +108,10 @@ struct QuantizeReport {
   std::map<std::string, std::string> wider;  // layers in a wider type, with their type
   int64_t corrected_biases = 0, equalized_layers = 0, tuned_ranges = 0;
   int64_t float_bytes = 0, bytes = 0;  // of the weights, as a caffemodel stores them
+  // For method dynamic: milliseconds of a forward, in float, in this mode, and with codes whose
+  // ranges are known. 0: not measured.
+  double float_ms = 0, dynamic_ms = 0, known_ranges_ms = 0;
+  bool power_of_two = false;  // scales
 };
 
 struct QuantizedNet {
@@ -141,8 +148,9 @@ std::string ImageInput(const NetParameter& model, std::vector<int64_t>* shape);
 // Whether the net reads its data by itself.
 bool HasDataLayers(const NetParameter& model);
 
-// Calibrates and quantizes a float net. Throws if a layer has no weights in `weights`, if there are
-// no batches, and for types and options that do not fit. The nets are not changed.
+// Calibrates and quantizes a float net; for method dynamic `read` may be null. Throws if a layer
+// has no weights in `weights`, if there are no batches, and for types and options that do not fit.
+// The nets are not changed.
 QuantizedNet QuantizeNet(const NetParameter& model, const NetParameter& weights,
                          const BatchReader& read, const QuantizeOptions& options);
 

@@ -109,6 +109,9 @@ struct LayerTraits {
   // Whether a layer with these parameters supports the quantized ones of `types`. Null: every layer
   // does. In a quantized net the others stay float.
   std::function<bool(const LayerParameter&)> quantizes;
+  // Whether a layer with these parameters multiplies codes of 8 bits in mode dynamic, with bottoms
+  // and tops in float: the types are then {quant8, float, float}. Null: it computes in float.
+  std::function<bool(const LayerParameter&)> dynamic;
   // The types in which the layer computes without casts at its edges, for wanted types of compute,
   // bottoms and tops that are not equal; nothing if it needs casts. Null: it always does.
   std::function<std::optional<TypeTriple>(const TypeTriple&)> edges;

@@ -20,7 +20,8 @@ namespace caffe {
 //   margin      min_max, 1.5 times as wide: other data than the observed ones have larger values
 //   auto        for 8 bits the one of the first four with the least expected squared error, min_max
 //               if equal; for 16 bits margin, since steps of 16 bits cost less than clipping
-enum class CalibrationMethod { kAuto, kMinMax, kPercentile, kMse, kKl, kMargin };
+//   dynamic     no range: that of the values of each forward, for 8 bits
+enum class CalibrationMethod { kAuto, kMinMax, kPercentile, kMse, kKl, kMargin, kDynamic };
 
 const char* MethodName(CalibrationMethod method);
 // Throws for an unknown name, and lists the known names.
@@ -29,6 +30,7 @@ CalibrationMethod MethodByName(const std::string& name);
 struct CalibrationOptions {
   CalibrationMethod method = CalibrationMethod::kAuto;
   double percentile = 99.99;  // the percentage of the values that stays in the range
+  bool power_of_two = false;  // ranges are widened until their scale is a power of two
 };
 
 // The range for codes of `type`, with the name of its method, which is never auto. `observed` has

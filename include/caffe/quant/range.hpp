@@ -47,6 +47,10 @@ void WriteRange(const ChannelRanges& ranges, QuantizerParameter* entry);
 // zero point is an integer, 0 is exact. [0, 0] gives scale 1 and zero point 0. Throws on NaN,
 // infinities and low > high.
 QuantRange AffineRange(const Range& range, DataType type);
+// The least power of two that is not below a positive number.
+double PowerOfTwoFrom(double value);
+// The range, widened until its scale is a power of two and its ends are codes. [0, 0] stays.
+Range PowerOfTwoRange(const Range& range, DataType type);
 // Those of each channel, or of the whole parameter.
 std::vector<QuantRange> AffineRanges(const ChannelRanges& ranges, DataType type);
 

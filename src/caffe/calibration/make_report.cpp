@@ -78,7 +78,10 @@ QuantizeReport MakeReport(const Prepared& prepared, const TypedNet& typed, const
   report.agreement = accuracy.agreement();
   report.positions = accuracy.positions;
   report.labels = accuracy.labels;
-  if (!accuracy.top1()) {
+  report.power_of_two = options.calibration.power_of_two;
+  if (accuracy.items == 0) {
+    report.no_top1 = "no data were given to compare with";
+  } else if (!accuracy.top1()) {
     report.no_top1 = report.scores.empty() ? net.scores.why : "the data have no labels";
   }
   if (report.resolution() > kCoarse) {
@@ -97,6 +100,7 @@ QuantizeReport MakeReport(const Prepared& prepared, const TypedNet& typed, const
   for (int l = 0; l < net.model->layer_size(); ++l) {
     const LayerParameter& parameter = net.model->layer(l);
     if (parameter.top_size() == 0 || IsInPlace(parameter)) continue;
+    if (accuracy.items == 0) break;  // method dynamic without data
     report.layers.push_back(
         Row(prepared, weights, *typed.net, l, accuracy.blobs.at(parameter.top(0))));
   }

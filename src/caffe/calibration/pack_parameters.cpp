@@ -77,7 +77,8 @@ void PackMixture(const LayerBase& made, const std::string& name, LayerParameter*
 
 }  // namespace
 
-void PackParameters(const Net& net, NetParameter* file, const std::map<int, DataType>& stored) {
+void PackParameters(const Net& net, NetParameter* file, const std::map<int, DataType>& stored,
+                    bool power_of_two) {
   std::vector<std::string> given;
   for (const LayerParameter& layer : file->layer()) given.push_back(layer.name());
   const std::vector<std::string> names = UniqueNames(given);
@@ -106,7 +107,7 @@ void PackParameters(const Net& net, NetParameter* file, const std::map<int, Data
         const bool whole = facts.weighted && b == 0 && facts.weighted->outer == 1;
         if (!whole || !HasCodes(*blob)) continue;
         StoreCodes(blob->data().data(), blob->data_size(), facts.weighted->channels, type, name, b,
-                   blob, file);
+                   blob, file, power_of_two);
       } else if ((facts.weighted && b == 0) || blob->data_size() >= kLarge) {
         PackAsHalf(type, blob);
       }

@@ -66,6 +66,14 @@ std::vector<std::string> Summary(const QuantizeReport& report) {
                          report.device));
   lines.push_back(Concat(report.calibration_items, " items to calibrate, ", report.held_out_items,
                          " held out to compare with the float net"));
+  if (report.power_of_two)
+    lines.push_back(
+        "the scales of blobs, and of weights that are stored as codes, are powers of two");
+  if (report.dynamic_ms > 0) {
+    lines.push_back(Concat("a forward takes ", FixedText(report.dynamic_ms, 2), " ms; ",
+                           FixedText(report.float_ms, 2), " ms in float, ",
+                           FixedText(report.known_ranges_ms, 2), " ms with ranges that are known"));
+  }
   if (!report.given_weights.empty()) {
     lines.push_back(Concat("the given weights are stored as ", report.given_weights,
                            " already: the float net computes with them, and is not the one that ",
@@ -173,6 +181,8 @@ std::string OptionalNumber(const std::optional<double>& value) {
   return value ? JsonNumber(*value) : "null";
 }
 
+std::string Measured(double value) { return value > 0 ? JsonNumber(value) : "null"; }
+
 }  // namespace
 
 std::string ReportText(const QuantizeReport& report) {
@@ -215,8 +225,13 @@ std::string ReportJson(const QuantizeReport& report) {
       ", \"within_max_drop\": ", report.within_max_drop ? "true" : "false",
       ", \"corrected_biases\": ", report.corrected_biases,
       ", \"equalized_layers\": ", report.equalized_layers,
-      ", \"tuned_ranges\": ", report.tuned_ranges, ",\n \"float_bytes\": ", report.float_bytes,
-      ", \"bytes\": ", report.bytes, ",\n \"wider\": {");
+      ", \"tuned_ranges\": ", report.tuned_ranges,
+      ", \"scales\": ", report.power_of_two ? "\"power_of_two\"" : "\"any\"",
+      ",\n \"float_ms\": ", Measured(report.float_ms),
+      ", \"dynamic_ms\": ", Measured(report.dynamic_ms),
+      ", \"known_ranges_ms\": ", Measured(report.known_ranges_ms),
+      ",\n \"float_bytes\": ", report.float_bytes, ", \"bytes\": ", report.bytes,
+      ",\n \"wider\": {");
   std::string separator;
   for (const auto& [layer, type] : report.wider) {
     text += Concat(separator, JsonString(layer), ": ", JsonString(type));

@@ -67,6 +67,14 @@ NetParameter InFloat(NetParameter net) {
   RemoveTypes(&net);
   net.set_data_type(CAFFE_FLOAT);
   net.clear_quantizer();
+  if (net.state().quantizer_mode() == CAFFE_QUANT_DYNAMIC) {
+    net.mutable_state()->clear_quantizer_mode();
+  }
+  for (LayerParameter& layer : *net.mutable_layer()) {
+    for (QuantizerParameter& quantizer : *layer.mutable_bottom_quantizer()) {
+      if (quantizer.mode() == CAFFE_QUANT_DYNAMIC) quantizer.clear_mode();
+    }
+  }
   return net;
 }
 

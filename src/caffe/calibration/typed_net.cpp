@@ -32,7 +32,8 @@ void SetLayerTypes(const FloatNet& net, const LayerTypes& types, int index, Laye
   const DataType type = TypeOf(types, index);
   if (given.has_moe_param()) {
     *layer->mutable_moe_param() = given.moe_param();
-    if (type != kFloat) SetExpertTypes(type, layer);
+    // Experts compute in float in mode dynamic.
+    if (type != kFloat && !types.dynamic) SetExpertTypes(type, layer);
   }
   if (HasTypes(given)) return CopyTypes(given, layer);
   const auto& known = traits.types;
@@ -46,6 +47,7 @@ NetParameter Typed(const FloatNet& net, const LayerTypes& types, NetParameter mo
                    const std::vector<int>& layers) {
   model.set_data_type(static_cast<DataTypeProto>(types.type.info().proto));
   model.clear_data_type_name();
+  if (types.dynamic) model.mutable_state()->set_quantizer_mode(CAFFE_QUANT_DYNAMIC);
   for (int i = 0; i < net.model->layer_size(); ++i) {
     SetLayerTypes(net, types, i, model.mutable_layer(layers.empty() ? i : layers[i]));
   }
@@ -93,6 +95,10 @@ std::vector<std::vector<int>> GroupsOf(const FloatNet& net, std::set<int>* read_
 
 LayerTypes TypesOf(const FloatNet& net, const QuantizeOptions& options) {
   LayerTypes types{options.type, {}, {}};
+  types.dynamic = options.dynamic();
+  types.power_of_two = options.calibration.power_of_two && options.type.is_quantized();
+  // Layers without weights compute in float then.
+  if (types.dynamic) return types;
   if (!options.type.is_quantized() || !options.float_scores) return types;
   std::set<int> inner;
   const std::vector<std::vector<int>> groups = GroupsOf(net, &inner);
@@ -157,13 +163,13 @@ TypedNet MakeTypedNet(const Prepared& prepared) {
   for (const auto& [blob, range] : prepared.ranges) {
     QuantizerParameter* quantizer = typed.file->add_quantizer();
     quantizer->set_name(blob);
-    WriteRange(range, quantizer);
+    WriteRange(types.power_of_two ? PowerOfTwoRange(range, types.type) : range, quantizer);
   }
   std::map<int, DataType> stored;
   for (int i = 0; i < float_net.model->layer_size(); ++i) {
     if (!HasTypes(Given(float_net, i))) stored[i] = TypeOf(types, i);
   }
-  PackParameters(*typed.net, typed.file.get(), stored);
+  PackParameters(*typed.net, typed.file.get(), stored, types.power_of_two);
   typed.net->CopyTrainedLayersFrom(*typed.file);
   return typed;
 }

@@ -3,6 +3,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/log.hpp"
 #include "caffe/graph/passes.hpp"
 #include "caffe/graph/typed_net.hpp"
 #include "caffe/layer/layer_traits.hpp"
@@ -102,6 +103,31 @@ bool HasWeightedTop(const LayerParameter& layer) {
   return false;
 }
 
+// Whether bottom 0 has the mode in which ranges are those of the values of each forward.
+bool HasDynamicMode(const LayerParameter& layer) {
+  return layer.bottom_quantizer_size() > 0 &&
+         layer.bottom_quantizer(0).mode() == CAFFE_QUANT_DYNAMIC;
+}
+// The same, or the mode of the net says so.
+bool IsDynamic(const NetParameter& net, const LayerParameter& layer) {
+  const bool own = layer.bottom_quantizer_size() > 0 && layer.bottom_quantizer(0).has_mode();
+  return own ? HasDynamicMode(layer) : net.state().quantizer_mode() == CAFFE_QUANT_DYNAMIC;
+}
+
+// The types of a layer in mode dynamic whose codes would be of a type.
+TypeTriple DynamicTypes(const LayerParameter& layer, const LayerTraits& traits, DataType codes) {
+  if (!traits.dynamic || !traits.dynamic(layer)) return TypeTriple::Equal(kFloat);
+  const auto is_float = [](bool has, auto type) { return !has || type() == kFloat; };
+  CAFFE_CHECK(is_float(HasBottomType(layer), [&] { return BottomType(layer); }) &&
+                  is_float(HasTopType(layer), [&] { return TopType(layer); }),
+              "bottoms and tops are float in mode CAFFE_QUANT_DYNAMIC; remove bottom_data_type and "
+              "top_data_type, and set compute_data_type");
+  CAFFE_CHECK(codes == kQuant8, "codes of type ", codes.name(),
+              " need ranges that were observed; mode CAFFE_QUANT_DYNAMIC is for "
+              "CAFFE_INT8_QUANTIZED");
+  return {kQuant8, kFloat, kFloat};
+}
+
 }  // namespace
 
 bool FollowsBottom(const LayerParameter& layer) {
@@ -160,6 +186,10 @@ TypedNet AssignTypes(const NetParameter& net) {
           // Data are real numbers, also in quantized nets.
           compute = kFloat;
         }
+        const bool dynamic = compute.is_quantized() && IsDynamic(net, layer);
+        CAFFE_CHECK(compute.is_quantized() || !HasDynamicMode(layer), "bottom_quantizer has mode ",
+                    "CAFFE_QUANT_DYNAMIC, but the layer computes in ", compute.name(),
+                    "; set compute_data_type: CAFFE_INT8_QUANTIZED, or remove the mode");
         // Losses and other float layers stay float in quantized nets.
         if (!own_types && compute.is_quantized() && !Supports(layer, compute)) compute = kFloat;
         // Losses are float in every net: a narrow type would overflow, or round all but few digits
@@ -172,9 +202,14 @@ TypedNet AssignTypes(const NetParameter& net) {
         // Users' layers read numbers, and blobs of a user's type hold codes.
         if (typed_layer.reads_any_float && compute.is_custom()) compute = kFloat;
         types = TypeTriple::Equal(compute);
-        if (traits.float_ends && compute.is_quantized()) types = {compute, kFloat, kFloat};
-        if (HasBottomType(layer)) types.in = BottomType(layer);
-        if (HasTopType(layer)) types.out = TopType(layer);
+        if (dynamic) {
+          types = DynamicTypes(layer, traits, compute);
+          typed_layer.dynamic = types.compute.is_quantized();
+        } else {
+          if (traits.float_ends && compute.is_quantized()) types = {compute, kFloat, kFloat};
+          if (HasBottomType(layer)) types.in = BottomType(layer);
+          if (HasTopType(layer)) types.out = TopType(layer);
+        }
         // Data layers compute nothing: they write every float kind, and no cast has to rename a
         // top.
         if (traits.data && types.out.is_float()) types = TypeTriple::Equal(types.out);
@@ -193,6 +228,14 @@ TypedNet AssignTypes(const NetParameter& net) {
     } catch (const Error& error) {
       CAFFE_THROW(layer.name(), " (", layer.type(), "): ", error.what());
     }
+  }
+  const bool used = std::any_of(typed.layers.begin(), typed.layers.end(),
+                                [](const TypedLayer& layer) { return layer.dynamic; });
+  if (net.state().quantizer_mode() == CAFFE_QUANT_DYNAMIC && !used) {
+    log::Warning(Concat("net '", net.name(),
+                        "': state has quantizer_mode CAFFE_QUANT_DYNAMIC, but ",
+                        "no layer multiplies codes in this mode; data_type: CAFFE_INT8_QUANTIZED ",
+                        "gives Convolution and InnerProduct layers codes"));
   }
   return typed;
 }

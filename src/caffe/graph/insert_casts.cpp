@@ -79,12 +79,16 @@ TypedNet Insert(const TypedNet& net, bool edges) {
     LayerParameter& layer = typed.layer;
     const LayerTraits& traits = TraitsOf(layer.type());
     // Layers other than Quantizer compute in one type; casts provide other types at their edges.
-    if (!traits.converts) typed.types = TypeTriple::Equal(source.types.compute);
     const bool codes = source.types.compute.is_quantized();
-    if (traits.float_ends && codes) typed.types = {source.types.compute, kFloat, kFloat};
+    if (traits.float_ends && codes) {
+      typed.types = {source.types.compute, kFloat, kFloat};
+    } else if (!traits.converts && !typed.dynamic) {
+      typed.types = TypeTriple::Equal(source.types.compute);
+    }
     const auto bottom_type = TypeOfBottoms(source.layer, types);
     // Codes have no gradients.
-    if (edges && traits.edges && bottom_type && (codes || !net.keeps_gradients)) {
+    const bool forward_only = codes || !net.keeps_gradients;
+    if (edges && traits.edges && !typed.dynamic && bottom_type && forward_only) {
       typed.types = TypesWithEdges(source, traits, *bottom_type);
     }
     const DataType in = typed.types.in, produced = typed.types.out, wanted_top = source.types.out;

@@ -18,6 +18,9 @@ struct TypedLayer {
   // The layer reads bottoms of which ReadsAsItIs is true without casts
   // (LayerTraits::reads_any_float).
   bool reads_any_float = false;
+  // The layer multiplies codes, whose range is that of its bottom in each forward: types.in and
+  // types.out are float.
+  bool dynamic = false;
   // A pass added the layer; it is not the user's.
   bool added = false;
 };

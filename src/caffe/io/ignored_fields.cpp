@@ -17,10 +17,6 @@ constexpr std::string_view kScale =
     "scales gradients and is ignored; loss_scale of the solver does that here";
 constexpr std::string_view kSeed =
     "seeds random numbers and is ignored; those of Cortado differ anyway";
-constexpr std::string_view kIntegers =
-    "makes the layer compute in integers of these ranges and is ignored: it computes in its own "
-    "type; `caffe quantize` makes nets of integers (docs/quantization.md)";
-
 constexpr std::array kIgnored{
     // NVIDIA Caffe: types of arithmetic and storage, loss scaling, algorithm choice, buckets.
     Field{"caffe.NetParameter", "default_forward_type", kTypes},
@@ -59,7 +55,7 @@ constexpr std::array kIgnored{
     Field{"caffe.TransformationParameter", "random_seed", kSeed},
     Field{"caffe.TransformationParameter", "display"},
     Field{"caffe.TransformationParameter", "forward_packing"},
-    // Intel Caffe: engines, graph compilation, distribution, INT8 execution of float nets.
+    // Intel Caffe: engines, graph compilation, distribution.
     Field{"caffe.NetParameter", "engine"},
     Field{"caffe.NetParameter", "compile_net_state"},
     Field{"caffe.NetParameter", "multinode"},
@@ -67,7 +63,6 @@ constexpr std::array kIgnored{
     Field{"caffe.LayerParameter", "engine"},
     Field{"caffe.LayerParameter", "multinode"},
     Field{"caffe.LayerParameter", "mn_grad_compress_param"},
-    Field{"caffe.LayerParameter", "quantization_param", kIntegers},
     Field{"caffe.LayerParameter", "split_param"},
     Field{"caffe.ConvolutionParameter", "conv_algorithm"},
     Field{"caffe.BatchNormParameter", "engine"},

@@ -92,9 +92,11 @@ std::shared_ptr<LayerBase> LayerRegistry::Create(const LayerParameter& parameter
   // their edges: context.types has the types, and a template's parameters are only those of its
   // typed accessors.
   const TypeTriple& types = context.types;
+  const bool edges = entry.traits.edges && entry.traits.edges(types) == types;
   const bool ends = entry.traits.float_ends && types == TypeTriple{types.compute, kFloat, kFloat};
-  const bool edges = ends || (entry.traits.edges && entry.traits.edges(types) == types);
-  if (edges || (types.compute.is_custom() && types == TypeTriple::Equal(types.compute))) {
+  const bool dynamic = entry.traits.dynamic && types == TypeTriple{kQuant8, kFloat, kFloat};
+  if (edges || ends || dynamic ||
+      (types.compute.is_custom() && types == TypeTriple::Equal(types.compute))) {
     const auto wide = entry.creators.find(TypeTriple::Equal(kFloat));
     if (wide != entry.creators.end()) return wide->second(parameter, context);
   }

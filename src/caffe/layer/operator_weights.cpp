@@ -35,10 +35,10 @@ OperatorWeights::OperatorWeights(Source source, DataType type, Device* device)
     forms_.push_back({weights, folded_.get(), quantized(), pseudo, bias->bytes()});
   }
   if (quantized()) {
-    codes_ =
-        QuantizedParameters({weights, bias, source_.layout.channels, source_.layout.group,
-                             source_.layout.outer, quantizer, source_.activation, source_.slopes},
-                            type, device);
+    codes_ = QuantizedParameters(
+        {weights, bias, source_.layout.channels, source_.layout.group, source_.layout.outer,
+         quantizer, source_.activation, source_.slopes, source_.dynamic},
+        type, device);
     forms_.push_back({.blob = &codes_.codes(), .made_by = &codes_, .more = codes_.channel_bytes()});
     return;
   }

@@ -31,6 +31,8 @@ class OperatorWeights : public std::enable_shared_from_this<OperatorWeights> {
     const BlobBase* slopes = nullptr;  // of PReLU
     // For float kinds: the weights have the values of codes of this type.
     std::optional<DataType> pseudo;
+    // For quant8, see QuantizedParameters.
+    bool dynamic = false;
   };
   // The blobs, and those of the maps, must outlive this object.
   OperatorWeights(Source source, DataType type, Device* device);
@@ -72,6 +74,7 @@ class OperatorWeights : public std::enable_shared_from_this<OperatorWeights> {
     arguments.sum = sum_;
     return arguments;
   }
+  SumArguments sum_arguments() const { return codes_.sum_arguments(); }
   // The scale of each channel's codes.
   const std::vector<double>& scales() const { return codes_.scales(); }
 

@@ -8,6 +8,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/quant/codes.hpp"
+#include "caffe/quant/layer_ranges.hpp"
 #include "caffe/quant/packed_parameter.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 
@@ -32,15 +33,20 @@ const float* Floats(const BlobBase* blob) {
 }  // namespace
 
 QuantizedParameters::Options::Options(const LayerParameter& layer, int64_t channels) {
-  if (layer.blobs_quantizer_size() == 0) return;
-  const QuantizerParameter& quantizer = layer.blobs_quantizer(0);
-  per_tensor = quantizer.per_tensor();
-  const bool given = quantizer.has_observed_min() && quantizer.has_observed_max();
-  if (!given && quantizer.channel_min().empty() && quantizer.channel_max().empty()) return;
-  limits = ReadRange(ParameterQuantizer(layer.name(), 0), quantizer);
+  limits = ReadLayerRanges(layer).weights;
+  const char* field = "quantization_param";
+  if (layer.blobs_quantizer_size() > 0) {
+    const QuantizerParameter& quantizer = layer.blobs_quantizer(0);
+    per_tensor = quantizer.per_tensor();
+    const bool given = quantizer.has_observed_min() && quantizer.has_observed_max();
+    if (given || !quantizer.channel_min().empty() || !quantizer.channel_max().empty()) {
+      limits = ReadRange(ParameterQuantizer(layer.name(), 0), quantizer);
+      field = "blobs_quantizer";
+    }
+  }
   const size_t count = limits ? limits->low.size() : 0;
   CAFFE_CHECK(count == 0 || count == static_cast<size_t>(channels), layer.name(), " (",
-              layer.type(), "): blobs_quantizer has ranges of ", count, " channels for ", channels);
+              layer.type(), "): ", field, " has ranges of ", count, " channels for ", channels);
 }
 
 QuantizedParameters::QuantizedParameters(const Source& source, DataType type, Device* device)
@@ -109,7 +115,7 @@ std::vector<double> QuantizedParameters::FindScales(const Rows& weights, const f
                 "; it cannot be quantized");
     scales[c] = largest / most;
     if (source_.options.limits) scales[c] = LimitScale(c);
-    if (bias) {
+    if (bias && !source_.dynamic) {
       scales[c] = std::max(scales[c], std::abs(bias[c]) / (in_.scale * MostBias(type_)));
     }
   }
@@ -136,7 +142,8 @@ std::shared_ptr<const PackedParameter> QuantizedParameters::StoredCodes() const 
   const float* bias = Floats(source_.bias);
   for (size_t c = 0; c < channels; ++c) {
     const double scale = ranges[ranges.size() == 1 ? 0 : c].scale;
-    if (bias && !(std::abs(bias[c]) <= scale * in_.scale * MostBias(type_))) return nullptr;
+    const bool limits_scale = bias && !source_.dynamic;
+    if (limits_scale && !(std::abs(bias[c]) <= scale * in_.scale * MostBias(type_))) return nullptr;
     if (source_.options.limits && scale != LimitScale(c)) return nullptr;
   }
   return stored;
@@ -183,6 +190,7 @@ std::vector<int64_t> QuantizedParameters::StoreCodes(const Rows& weights) {
 }
 
 void QuantizedParameters::StoreFactors(const std::vector<int64_t>& sums, const float* bias) {
+  if (source_.dynamic) return StoreSumFactors(sums, bias);
   const int64_t channels = source_.channels;
   const double most_bias = MostBias(type_);
   std::vector<int64_t> bias_codes(channels);
@@ -205,6 +213,18 @@ void QuantizedParameters::StoreFactors(const std::vector<int64_t>& sums, const f
   char* bytes = static_cast<char*>(channels_->mutable_host_data());
   std::memcpy(bytes, bias_codes.data(), 8 * channels);
   std::memcpy(bytes + 8 * channels, factors.data(), 16 * channels);
+}
+
+void QuantizedParameters::StoreSumFactors(const std::vector<int64_t>& sums, const float* bias) {
+  const int64_t channels = source_.channels;
+  char* bytes = static_cast<char*>(channels_->mutable_host_data());
+  float* const scale = reinterpret_cast<float*>(bytes);
+  int32_t* const weights = reinterpret_cast<int32_t*>(bytes + 8 * channels);
+  for (int64_t c = 0; c < channels; ++c) {
+    scale[c] = static_cast<float>(scales_[c]);
+    scale[channels + c] = bias ? bias[c] : 0;
+    weights[c] = static_cast<int32_t>(sums[c]);
+  }
 }
 
 void QuantizedParameters::Build() {
@@ -236,6 +256,11 @@ double QuantizedParameters::Slope(int64_t channel) const {
 
 int64_t QuantizedParameters::channel_bytes() const {
   return (source_.activation.HasSlope() ? 24 : 16) * source_.channels;
+}
+
+SumArguments QuantizedParameters::sum_arguments() const {
+  const DevicePtr channels = channels_->device_data();
+  return {channels, channels + 4 * source_.channels, channels + 8 * source_.channels};
 }
 
 QuantArguments QuantizedParameters::arguments() const {

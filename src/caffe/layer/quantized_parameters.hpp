@@ -34,7 +34,7 @@ class QuantizedParameters final : public Derived {
     // weights.
     std::optional<ChannelRanges> limits;
     Options() = default;
-    // From blobs_quantizer(0) of the layer.
+    // From blobs_quantizer(0) of the layer, or else from its quantization_param.
     Options(const LayerParameter& layer, int64_t channels);
   };
   struct Source {
@@ -48,6 +48,8 @@ class QuantizedParameters final : public Derived {
     // Sums below 0 have the factor slope s_in s_w / s_out.
     ElementFunction activation;
     const BlobBase* slopes = nullptr;
+    // The bottom's range is that of its values, and the top is in float: see SumArguments.
+    bool dynamic = false;
   };
   QuantizedParameters() = default;
   QuantizedParameters(const Source& source, DataType type, Device* device);
@@ -56,6 +58,8 @@ class QuantizedParameters final : public Derived {
   // Codes [channels, depth].
   const BlobBase& codes() const { return *codes_; }
   QuantArguments arguments() const;
+  // For Source::dynamic, instead of them. The scales are max |w| / q; there are no bias codes.
+  SumArguments sum_arguments() const;
   // The memory of the arrays in arguments(), each with an element for each channel: bias,
   // multipliers, shifts, and multipliers and shifts of sums below 0.
   const BlobBase& channel_blob() const { return *channels_; }
@@ -83,6 +87,7 @@ class QuantizedParameters final : public Derived {
   std::vector<int64_t> StoreCodes(const Rows& weights);
   std::vector<int64_t> TakeCodes(const PackedParameter& stored);
   void StoreFactors(const std::vector<int64_t>& sums, const float* bias);
+  void StoreSumFactors(const std::vector<int64_t>& sums, const float* bias);
   double Slope(int64_t channel) const;
 
   Source source_;

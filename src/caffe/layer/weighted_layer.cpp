@@ -65,6 +65,7 @@ JointWeights::Groups WeightedLayer::MakeWeights(const WorkRequest& request) cons
     source.weights = blobs_[group * per_group()].get();
     if (per_group() > 1) source.bias = blobs_[group * per_group() + 1].get();
     source.pseudo = pseudo_;
+    source.dynamic = dynamic();
     source.maps = request.maps;
     for (const Epilogue::Stage& stage : request.stages) {
       if (const auto* activation = std::get_if<ElementFunction>(&stage))

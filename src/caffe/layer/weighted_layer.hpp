@@ -93,6 +93,8 @@ class WeightedLayer : public LayerBase, public HasPseudoWeights {
   int64_t rows() const { return rows_; }
   // The numbers of rows for which operators are made: all rows, or the sizes of parts.
   std::vector<int64_t> OperatorRows() const;
+  // Whether bottoms and tops are in float and codes are multiplied.
+  bool dynamic() const { return types().compute.is_quantized() && types().in.is_float(); }
   // The facts of a layer with these weights.
   LayerFacts FactsOf(LayerFacts::Weighted weighted) const;
   // `epilogue` with the bias of the weights, along `axis`.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "caffe.pb.h"
+#include "caffe/layer/dynamic_product.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/library/multiplexer.hpp"
@@ -84,6 +85,7 @@ std::unique_ptr<LibraryOp> Convolution::MakeLibraryOp(int64_t rows, const Epilog
                                                       const JointWeights::Groups& weights,
                                                       bool backward, LayoutPair layouts) const {
   ConvDescriptor d = Descriptor(rows, epilogue, weights);
+  if (dynamic()) return std::make_unique<DynamicProduct>(device(), std::move(d), weights);
   d.x_layout = layouts.x;
   d.y_layout = layouts.y;
   d.y_pitch = layouts.y_pitch;
@@ -140,11 +142,12 @@ LayerFacts Convolution::Facts() const {
   weighted.axis = setup_.axis;
   weighted.channels = setup_.outputs;
   weighted.has_bias = setup_.has_bias;
-  weighted.folds = weighted.activates = true;
-  weighted.sums = true;
+  weighted.folds = true;
+  // Stages of codes would need ranges that are known before the forward.
+  weighted.activates = weighted.sums = !dynamic();
   weighted.curves = types().compute.is_float();
   LayerFacts facts = FactsOf(std::move(weighted));
-  if (setup_.axis != 1 || setup_.spatial_axes() == 0 || rows() <= 0) return facts;
+  if (dynamic() || setup_.axis != 1 || setup_.spatial_axes() == 0 || rows() <= 0) return facts;
   facts.layouts = Layouts();
   return facts;
 }
@@ -178,6 +181,12 @@ void RegisterConvolutionLayer(LayerRegistry& registry) {
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({{BackwardReads::kAll}, {}});
   traits.edges = &ProductEdges;
+  // A group for each channel has too few products for codes to be faster.
+  traits.dynamic = [](const LayerParameter& layer) {
+    const ConvolutionParameter& parameter = layer.convolution_param();
+    return parameter.kernel_size_size() <= 2 &&
+           (parameter.group() == 1 || parameter.group() < parameter.num_output());
+  };
   traits.grouped_form = [](const LayerParameter& layer) -> std::optional<GroupedForm> {
     const ConvolutionParameter& parameter = layer.convolution_param();
     if (parameter.axis() != 1) return std::nullopt;

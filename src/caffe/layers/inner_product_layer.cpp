@@ -3,6 +3,7 @@
 
 #include "caffe.pb.h"
 #include "caffe/device/device.hpp"
+#include "caffe/layer/dynamic_product.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layer/weighted_layer.hpp"
@@ -133,6 +134,9 @@ GemmDescriptor InnerProduct::Descriptor(int64_t rows, const Epilogue& epilogue,
 std::unique_ptr<LibraryOp> InnerProduct::MakeLibraryOp(int64_t rows, const Epilogue& epilogue,
                                                        const JointWeights::Groups& weights,
                                                        bool backward, LayoutPair) const {
+  if (dynamic()) {
+    return std::make_unique<DynamicProduct>(device(), Descriptor(rows, epilogue, weights), weights);
+  }
   std::optional<GemmDescriptor::Weights> for_data;
   if (backward) {
     for_data = PreparesForSteps() ? GemmDescriptor::Weights::kB : GemmDescriptor::Weights::kNone;
@@ -157,8 +161,9 @@ LayerFacts InnerProduct::Facts() const {
   weighted.outer = transpose_ ? k_ : 1;
   weighted.has_bias = has_bias_;
   // No stage follows the values of sums of codes.
-  const bool values = types().compute.is_quantized() && types().out.is_float();
-  weighted.folds = weighted.activates = !values;
+  const bool values = types().in.is_quantized() && types().out.is_float();
+  weighted.folds = !values;
+  weighted.activates = !values && !dynamic();
   weighted.sums = weighted.curves = types().compute.is_float();
   return FactsOf(std::move(weighted));
 }
@@ -170,6 +175,7 @@ void RegisterInnerProductLayer(LayerRegistry& registry) {
   traits.types = BuiltInTypes();
   traits.backward_reads = Always({{0}, {}});
   traits.edges = &ProductOrCodeEdges;
+  traits.dynamic = Always(true);
   traits.grouped_form = [](const LayerParameter& layer) -> std::optional<GroupedForm> {
     const InnerProductParameter& parameter = layer.inner_product_param();
     if (parameter.axis() != 1) return std::nullopt;

@@ -25,6 +25,7 @@ std::string ConvDescriptor::name() const {
     if (y_pitch) text += Concat(" pitch ", y_pitch);
   }
   if (row_groups) text += Concat(" row groups ", row_groups);
+  if (sums) text += " sums";
   return text;
 }
 
@@ -55,6 +56,10 @@ void ConvDescriptor::Normalize() {
               "convolution ", name(), ": groups of rows belong to forward passes");
   if (epilogue.slopes != Epilogue::Bias::kNone) epilogue.slopes = Epilogue::Bias::kPerRow;
   epilogue.Check("convolution " + name(), in);
+  CAFFE_CHECK(
+      !sums || (in == kQuant8 && depth() <= kNarrowDepth && !row_groups && epilogue.stages.empty()),
+      "convolution ", name(), ": sums are those of codes of 8 bits, at most ", kNarrowDepth,
+      " products each, and nothing follows them");
   if (quantized()) {
     CAFFE_CHECK(
         in == out && epilogue.bias != Epilogue::Bias::kNone && !backward_data && !backward_weights,

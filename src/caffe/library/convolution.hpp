@@ -31,6 +31,8 @@ struct ConvDescriptor {
   // of all groups, one after the other, and ConvArguments::offsets. Then there is only a forward
   // pass. Prepare makes the weights of one group.
   int64_t row_groups = 0;
+  // As in GemmDescriptor: y are sums of products.
+  bool sums = false;
   // A bias has out_channels elements; every kind except kNone means one per channel.
   Epilogue epilogue;
   // Quantized types have a forward pass only, and always a bias.
@@ -42,6 +44,10 @@ struct ConvDescriptor {
   // The type of weight and bias gradients: double for double, else float.
   DataType master() const { return in == kDouble ? kDouble : kFloat; }
   bool quantized() const { return in.is_quantized(); }
+  // Bytes of an element of y.
+  int64_t result_bytes() const {
+    return static_cast<int64_t>(sums ? sizeof(int32_t) : out.bytes());
+  }
   bool has_private_layout() const { return x_layout != Layout::kNCHW || y_layout != Layout::kNCHW; }
   int64_t y_row() const { return y_pitch ? y_pitch : out_channels; }
   // The number of products in a sum.

@@ -10,6 +10,7 @@ std::string GemmDescriptor::name() const {
   text += Concat(" ", trans_a ? "t" : "n", trans_b ? "t" : "n", " ", m, "x", n, "x", k);
   if (batch != 1) text += Concat(" batch ", batch);
   if (row_groups) text += Concat(" row groups ", row_groups);
+  if (sums) text += " sums";
   return text + epilogue.name();
 }
 
@@ -35,6 +36,10 @@ void GemmDescriptor::Check() const {
               "matrix product ", name(), ": the products of a batch must share their weights");
   CAFFE_CHECK(row_groups >= 0 && (row_groups == 0 || (batch == 1 && weights() == Weights::kB)),
               "matrix product ", name(), ": groups of rows need one product whose weights are B");
+  CAFFE_CHECK(
+      !sums || (in == kQuant8 && k <= kNarrowDepth && !row_groups && epilogue.stages.empty()),
+      "matrix product ", name(), ": sums are those of codes of 8 bits, at most ", kNarrowDepth,
+      " products each, and nothing follows them");
   if (quantized()) {
     CAFFE_CHECK(in == out || (in == kQuant8 && out == kFloat), "matrix product ", name(),
                 ": sums of codes of type ", in.name(), " cannot be stored as ", out.name());

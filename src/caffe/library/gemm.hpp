@@ -40,6 +40,9 @@ struct GemmDescriptor {
   // arrays of all groups, one after the other, and GemmArguments::offsets. B is the weights, and
   // there is one product (batch 1). Prepare makes the weights of one group.
   int64_t row_groups = 0;
+  // For quant8: C are the sums of products of codes and (weight - zero point) themselves, i32,
+  // without a bias. k is at most kNarrowDepth.
+  bool sums = false;
 
   // The effective values, with kDense and kShared resolved.
   int64_t row_a() const { return lda != kDense ? lda : trans_a ? m : k; }
@@ -51,6 +54,10 @@ struct GemmDescriptor {
   bool quantized() const { return in.is_quantized(); }
   // Whether the real values of sums of codes are stored.
   bool stores_values() const { return quantized() && !out.is_quantized(); }
+  // Bytes of an element of C.
+  int64_t result_bytes() const {
+    return static_cast<int64_t>(sums ? sizeof(int32_t) : out.bytes());
+  }
   // The operand for Prepare.
   Weights weights() const {
     if (!quantized()) return constant;

@@ -25,6 +25,7 @@ CodeSum CodeSum::Make(const QuantRange& own, const QuantRange& residual, double 
 }
 
 QuantArguments QuantArguments::From(int64_t channel) const {
+  if (!bias) return *this;
   QuantArguments part = *this;
   const int64_t wide = channel * static_cast<int64_t>(sizeof(int64_t));
   const int64_t narrow = channel * static_cast<int64_t>(sizeof(int32_t));

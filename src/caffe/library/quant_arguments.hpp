@@ -42,9 +42,9 @@ struct CodeSum {
 // slope. The zero point of x is not an operand: the bias includes -zero_x times the sum of the
 // channel's weights.
 struct QuantArguments {
-  DevicePtr bias;               // i64; its values fit i32 if the sums do
-  DevicePtr multiplier, shift;  // i32
-  int32_t zero_x = 0;           // the code of padding
+  DevicePtr bias = {};  // i64; its values fit i32 if the sums do; null: the result is sums
+  DevicePtr multiplier = {}, shift = {};  // i32
+  int32_t zero_x = 0;                     // the code of padding
   int32_t zero_y = 0;
   double scale_y = 1;                                       // of the bounds
   DevicePtr negative_multiplier = {}, negative_shift = {};  // i32; null: no slope
@@ -52,6 +52,14 @@ struct QuantArguments {
 
   // The operands from a channel on.
   QuantArguments From(int64_t channel) const;
+};
+
+// The numbers with which sums of codes of x become float, if the range of x is known on the device
+// alone. For channel c, with scale_x and zero_x of the device (kernels/quant/dynamic.h)
+//   y = (sum of x (w - WeightZero) - zero_x weights[c]) (scale_x scale[c]) + bias[c]
+struct SumArguments {
+  DevicePtr scale, bias;  // f32
+  DevicePtr weights;      // i32, the sums of w - WeightZero
 };
 
 // The lowest and highest value of an activation, as code - zero point: bounds / scale, rounded.

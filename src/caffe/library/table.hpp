@@ -34,6 +34,8 @@ template <class D, class Op> struct Library {
   // Whether it knows groups of rows with weights of their own (`row_groups`); otherwise it is never
   // asked whether it supports them.
   bool knows_row_groups = false;
+  // Whether it knows results that are sums of codes (`sums`), likewise.
+  bool knows_sums = false;
   // Whether it is compared with other rows by measurement, for arrays in kNCHW and in kNHWC, and
   // computes forward passes only.
   bool compared = false, compared_nhwc = false, forward_only = false;
@@ -50,6 +52,9 @@ template <class D, class Op> struct Library {
   bool Knows(const D& d) const {
     if constexpr (requires { d.row_groups; }) {
       if (d.row_groups > 0 && !knows_row_groups) return false;
+    }
+    if constexpr (requires { d.sums; }) {
+      if (d.sums && !knows_sums) return false;
     }
     if constexpr (requires { d.has_private_layout(); }) {
       return (prefers_nhwc || !d.has_private_layout()) && (knows_pitch || d.y_pitch == 0);

@@ -13,7 +13,8 @@ namespace {
 constexpr double kMargin = 1.5;
 
 // In the order of CalibrationMethod.
-constexpr const char* kNames[] = {"auto", "min_max", "percentile", "mse", "kl", "margin"};
+constexpr const char* kNames[] = {"auto", "min_max", "percentile", "mse",
+                                  "kl",   "margin",  "dynamic"};
 
 // The values of a bin that are not 0, spread equally over [begin, end].
 struct Part {
@@ -221,7 +222,7 @@ const char* MethodName(CalibrationMethod method) { return kNames[static_cast<int
 CalibrationMethod MethodByName(const std::string& name) {
   const auto* const found = std::find(std::begin(kNames), std::end(kNames), name);
   CAFFE_CHECK(found != std::end(kNames), "unknown calibration method '", name,
-              "' (known: auto min_max percentile mse kl margin)");
+              "' (known: auto min_max percentile mse kl margin dynamic)");
   return static_cast<CalibrationMethod>(found - kNames);
 }
 
@@ -230,6 +231,8 @@ Range Calibrate(const Histogram& histogram, const Range& observed, DataType type
   CAFFE_CHECK(options.percentile > 50 && options.percentile <= 100, "percentile ",
               options.percentile, " is not in (50, 100]");
   using Method = CalibrationMethod;
+  CAFFE_CHECK(options.method != Method::kDynamic,
+              "method dynamic takes ranges from the values of each forward, not from a histogram");
   const Range whole{observed.low, observed.high, MethodName(Method::kMinMax)};
   if (histogram.total() == histogram.zeros) return whole;
   const bool narrow = type == kQuant8;
@@ -238,6 +241,7 @@ Range Calibrate(const Histogram& histogram, const Range& observed, DataType type
     case Method::kPercentile: return Percentile(histogram, observed, options.percentile);
     case Method::kMse: return LeastError(histogram, observed, type);
     case Method::kKl: return narrow ? LeastDivergence(histogram, observed) : whole;
+    case Method::kDynamic:
     case Method::kAuto:
       if (narrow) break;
       [[fallthrough]];

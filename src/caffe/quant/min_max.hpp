@@ -15,6 +15,11 @@ class MinMax {
   // Widens the range by the values of the blob. Does not wait.
   void Add(const BlobBase& blob, BlobBase* range);
 
+  // The first step alone, for an array: three numbers for each of the chunks, whose number it
+  // returns. `parts` has room for kPartNumbers.
+  int64_t FindParts(DevicePtr x, int64_t count, DevicePtr parts);
+  static constexpr int64_t kMostChunks = 1024, kPartNumbers = 3 * kMostChunks;
+
  private:
   bool apart_;  // neighbouring work items read neighbouring elements
   std::shared_ptr<BlobBase> parts_;

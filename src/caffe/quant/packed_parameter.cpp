@@ -116,7 +116,8 @@ void StorePacked(DataType type, std::string bytes, BlobProto* blob) {
 
 template <class Value>
 void StoreCodes(const Value* values, int64_t count, int64_t channels, DataType type,
-                const std::string& layer, int index, BlobProto* blob, NetParameter* file) {
+                const std::string& layer, int index, BlobProto* blob, NetParameter* file,
+                bool power_of_two) {
   const int32_t most = (type.info().code_max - 1) / 2;
   const int64_t depth = count / channels;
   std::string bytes(count * type.bytes(), '\0');
@@ -125,7 +126,8 @@ void StoreCodes(const Value* values, int64_t count, int64_t channels, DataType t
     const Value* row = values + c * depth;
     double largest = 0;
     for (int64_t i = 0; i < depth; ++i) largest = std::max<double>(largest, std::abs(row[i]));
-    const double wanted = std::max(largest / most, 0x1p-126);
+    double wanted = std::max(largest / most, 0x1p-126);
+    if (power_of_two) wanted = PowerOfTwoFrom(wanted);
     scales.push_back(largest == 0 ? 1 : static_cast<float>(wanted));
     EncodeCodes(row, depth, {scales[c], most + 1}, type, bytes.data() + c * depth * type.bytes(),
                 1);
@@ -144,9 +146,9 @@ void StoreCodes(const Value* values, int64_t count, int64_t channels, DataType t
 }
 
 template void StoreCodes(const float*, int64_t, int64_t, DataType, const std::string&, int,
-                         BlobProto*, NetParameter*);
+                         BlobProto*, NetParameter*, bool);
 template void StoreCodes(const double*, int64_t, int64_t, DataType, const std::string&, int,
-                         BlobProto*, NetParameter*);
+                         BlobProto*, NetParameter*, bool);
 
 std::vector<double> ParameterValues(const BlobBase& blob) {
   const auto packed = PackedParameter::Of(blob);

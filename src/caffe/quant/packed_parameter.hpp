@@ -73,7 +73,8 @@ void StorePacked(DataType type, std::string bytes, BlobProto* blob);
 // least 2^-126, or 1 if all are 0.
 template <class Value>
 void StoreCodes(const Value* values, int64_t count, int64_t channels, DataType type,
-                const std::string& layer, int index, BlobProto* blob, NetParameter* file);
+                const std::string& layer, int index, BlobProto* blob, NetParameter* file,
+                bool power_of_two = false);
 
 // The elements of a parameter in float or double, as double. Does not make the content of a blob
 // that has a packed form.

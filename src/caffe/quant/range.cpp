@@ -78,6 +78,24 @@ QuantRange AffineRange(const Range& range, DataType type) {
   return {scale, static_cast<int32_t>(zero), true};
 }
 
+double PowerOfTwoFrom(double value) {
+  int exponent;
+  const double fraction = std::frexp(value, &exponent);  // in [0.5, 1)
+  return std::ldexp(1, fraction == 0.5 ? exponent - 1 : exponent);
+}
+
+Range PowerOfTwoRange(const Range& range, DataType type) {
+  const QuantRange affine = AffineRange(range, type);
+  const double low = std::min(range.low, 0.0), high = std::max(range.high, 0.0);
+  if (low == high) return range;
+  const double codes = type.info().code_max - type.info().code_min;
+  double scale = PowerOfTwoFrom(affine.scale);
+  // Both ends are rounded outwards.
+  while (std::ceil(-low / scale) + std::ceil(high / scale) > codes) scale *= 2;
+  const double below = std::ceil(-low / scale);
+  return {-below * scale, (codes - below) * scale, range.origin};
+}
+
 std::vector<QuantRange> AffineRanges(const ChannelRanges& ranges, DataType type) {
   const bool scales = !ranges.scale.empty();
   const ChannelRanges& ends = scales ? SymmetricRanges(ranges.scale, type) : ranges;

@@ -45,7 +45,7 @@ class DeviceQuantizedConvOp final : public ConvOp {
         GemmArguments product;
         product.a = a.weights + Bytes(channel * d.depth());
         product.b = columns + Bytes(g * d.depth() * out_);
-        product.c = a.y + Bytes((i * d.out_channels + channel) * out_);
+        product.c = a.y + (i * d.out_channels + channel) * out_ * d.result_bytes();
         product.quant = &part;
         if (a.epilogue.residual) {
           product.epilogue.residual =
@@ -73,6 +73,7 @@ class DeviceQuantizedConvOp final : public ConvOp {
     g.stride_b = d.group * d.depth() * out_;
     g.stride_c = d.out_channels * out_;
     g.in = g.out = d.in;
+    g.sums = d.sums;
     g.epilogue = d.epilogue;
     g.epilogue.bias = Epilogue::Bias::kPerRow;
     g.Check();
@@ -89,10 +90,13 @@ class DeviceQuantizedConvOp final : public ConvOp {
 }  // namespace
 
 ConvLibrary DeviceQuantizedConvolutionLibrary() {
-  return {"generated", &OnDevices, [](Device*, const ConvDescriptor& d) { return d.quantized(); },
-          [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
-            return std::make_unique<DeviceQuantizedConvOp>(device, d);
-          }};
+  ConvLibrary row{"generated", &OnDevices,
+                  [](Device*, const ConvDescriptor& d) { return d.quantized(); },
+                  [](Device* device, const ConvDescriptor& d) -> std::unique_ptr<ConvOp> {
+                    return std::make_unique<DeviceQuantizedConvOp>(device, d);
+                  }};
+  row.knows_sums = true;
+  return row;
 }
 
 }  // namespace caffe

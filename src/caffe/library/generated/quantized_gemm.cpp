@@ -31,6 +31,7 @@ class DeviceQuantizedGemmOp final : public GemmOp {
                   .Define("WIDE", d.wide_sums())
                   .Define("CODE_BYTES", static_cast<int64_t>(d.in.bytes()))
                   .Define("DOT_BYTES", dot_bytes)
+                  .Define("SUMS", d.sums)
                   .Define("RESIDUAL", d.epilogue.sum() != nullptr)
                   .Define("VALUES", d.stores_values())
                   .Define("GEMM_UNROLL", info.folds_shapes())
@@ -46,15 +47,14 @@ class DeviceQuantizedGemmOp final : public GemmOp {
     const GemmDescriptor& d = descriptor_;
     const DevicePtr x = rows_are_weights_ ? g.b : g.a;
     const int64_t bytes = static_cast<int64_t>(d.in.bytes());
-    const int64_t result_bytes = static_cast<int64_t>(d.out.bytes());
     const int32_t zero_w = WeightZero(d.in);
     const QuantArguments& quant = *g.quant;
     const ResidualStage stage(d.epilogue, d.in, quant);
     const bool slope = static_cast<bool>(quant.negative_multiplier);
     for (int64_t i = 0; i < d.batch; i += kMaxGridDepth) {
       const int64_t depth = std::min(kMaxGridDepth, d.batch - i);
-      const DevicePtr c = g.c + i * d.batch_stride_c() * result_bytes;
-      const DevicePtr residual = g.epilogue.residual + i * d.batch_stride_c() * result_bytes;
+      const DevicePtr c = g.c + i * d.batch_stride_c() * d.result_bytes();
+      const DevicePtr residual = g.epilogue.residual + i * d.batch_stride_c() * bytes;
       const KernelArgument weights(rows_are_weights_ ? g.a : g.b, zero_w);
       const KernelArgument activations(
           x + i * (rows_are_weights_ ? d.batch_stride_b() : d.batch_stride_a()) * bytes);
@@ -81,10 +81,13 @@ class DeviceQuantizedGemmOp final : public GemmOp {
 }  // namespace
 
 GemmLibrary GeneratedQuantizedLibrary() {
-  return {"generated", &OnDevices, [](Device*, const GemmDescriptor& d) { return d.quantized(); },
-          [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
-            return std::make_unique<DeviceQuantizedGemmOp>(device, d);
-          }};
+  GemmLibrary row{"generated", &OnDevices,
+                  [](Device*, const GemmDescriptor& d) { return d.quantized(); },
+                  [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
+                    return std::make_unique<DeviceQuantizedGemmOp>(device, d);
+                  }};
+  row.knows_sums = true;
+  return row;
 }
 
 }  // namespace caffe

@@ -289,7 +289,7 @@ class ByteProductConvOp final : public ByteConvOp {
     const int64_t first = (image * plane_height_ + line * window_.stride[0]) * pitch;
     const int64_t row = (image * window_.output[0] + line) * window_.output[1];
     const char* b = arguments.prepared.address() + channel * weights_.weight_row_bytes();
-    char* y = arguments.y.address() + (row * d.y_row() + channel) * element_;
+    char* y = arguments.y.address() + (row * d.y_row() + channel) * d.result_bytes();
     CodeTile tile = Tile(arguments, channel, channels, b, y);
     tile.rows = window_.output[1];
     tile.lines = lines;
@@ -355,7 +355,7 @@ class ByteProductConvOp final : public ByteConvOp {
     const int64_t to = group * group_out_ + channel;
     const char* b = arguments.prepared.address() + group * weights_.group_bytes() +
                     channel * weights_.weight_row_bytes();
-    char* y = arguments.y.address() + (row * d.y_row() + to) * element_;
+    char* y = arguments.y.address() + (row * d.y_row() + to) * d.result_bytes();
     CodeTile tile = Tile(arguments, to, channels, b, y);
     tile.rows = rows;
     tile.used = UsedDepth(steps_, d.depth());
@@ -497,7 +497,7 @@ class ByteProductConvOp final : public ByteConvOp {
 
 // Whether each channel is a group, in windows of one or two axes.
 bool IsDepthwise(const ConvDescriptor& d) {
-  return d.group > 1 && d.group == d.in_channels && d.group == d.out_channels &&
+  return !d.sums && d.group > 1 && d.group == d.in_channels && d.group == d.out_channels &&
          d.geometry.axes() <= 2 && d.depth() <= kNarrowDepth && d.x_layout == Layout::kNHWC;
 }
 
@@ -513,6 +513,7 @@ ConvLibrary HostQuantizedConvolutionLibrary() {
   row.name = "native";
   row.place = &OnHost;
   row.supports = [](Device*, const ConvDescriptor& d) {
+    if (d.sums && d.y_layout != Layout::kNHWC) return false;
     return d.quantized() && (!d.has_private_layout() || d.geometry.axes() <= 2);
   };
   row.make = [](Device* device, const ConvDescriptor& d) {
@@ -528,7 +529,7 @@ ConvLibrary HostQuantizedConvolutionLibrary() {
     const ConvLibrary other = GemmlowpConvolutionLibrary();
     return !other.Supports(device, d) || !other.prefers(device, d);
   };
-  row.knows_pitch = true;
+  row.knows_pitch = row.knows_sums = true;
   return row;
 }
 

@@ -165,7 +165,7 @@ class ByteGemmOp final : public GemmOp {
     const ResidualCodes residual(d.epilogue, d.in, *g.quant, g.epilogue.residual, g.c);
     if (!rows_are_weights_) {
       const int64_t first = item + p.row * d.row_c() + p.channel;
-      Multiply(g, p, x, stride, g.c.address() + first * element, d.row_c());
+      Multiply(g, p, x, stride, g.c.address() + first * d.result_bytes(), d.row_c());
       residual.Add(p.rows, p.channels, first, d.row_c(), first, d.row_c());
       return;
     }
@@ -208,10 +208,15 @@ class ByteGemmOp final : public GemmOp {
 }  // namespace
 
 GemmLibrary NativeQuantizedLibrary() {
-  return {"native", &OnHost, [](Device*, const GemmDescriptor& d) { return d.quantized(); },
-          [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
-            return std::make_unique<ByteGemmOp>(device, d);
-          }};
+  GemmLibrary row{"native", &OnHost,
+                  [](Device*, const GemmDescriptor& d) {
+                    return d.quantized() && !(d.sums && d.weights() == GemmDescriptor::Weights::kA);
+                  },
+                  [](Device* device, const GemmDescriptor& d) -> std::unique_ptr<GemmOp> {
+                    return std::make_unique<ByteGemmOp>(device, d);
+                  }};
+  row.knows_sums = true;
+  return row;
 }
 
 }  // namespace caffe

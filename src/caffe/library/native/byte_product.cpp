@@ -269,13 +269,17 @@ ByteOutput MakeByteOutput(const Epilogue& epilogue, const QuantArguments& argume
   };
   ByteOutput o{};
   o.channels = channels;
+  if (!arguments.bias) {
+    o.result = ByteResult::kSums;
+    return o;
+  }
   o.bias = reinterpret_cast<const long*>(arguments.bias.address()) + channel;
   o.multiplier = ints(arguments.multiplier);
   o.shift = ints(arguments.shift);
   o.negative_multiplier = ints(arguments.negative_multiplier);
   o.negative_shift = ints(arguments.negative_shift);
   o.zero_y = arguments.zero_y;
-  o.values = type == kFloat;
+  if (type == kFloat) o.result = ByteResult::kValues;
   const CodeBounds bounds(epilogue, arguments.scale_y);
   o.lowest = std::clamp(arguments.zero_y + bounds.low, 0, most);
   o.highest = std::clamp(arguments.zero_y + bounds.high, 0, most);

@@ -17,6 +17,10 @@ inline constexpr long kByteLanes = 64;     // channels of a block of depthwise w
 // The forms of packed weights: for codes of 8 bits, and three for 16 bits.
 enum class CodeForm { kBytes, kWordBytes, kWords, kWordParts };
 
+// The results of a product of codes of 8 bits: codes; the sums, i32, without a bias; or their real
+// values with the bias, float (math/sum_value.h). Products of 16 bits have codes.
+enum class ByteResult { kCodes, kSums, kValues };
+
 // The requantization of the channels of a product, for all its rows.
 struct ByteOutput {
   long channels;
@@ -26,8 +30,7 @@ struct ByteOutput {
   int zero_y, lowest, highest;                      // codes
   void* y;
   long y_stride;  // in elements
-  // The real values of sums of 8 bits are stored as float instead of codes: math/sum_value.h.
-  bool values = false;
+  ByteResult result = ByteResult::kCodes;
 };
 
 // y [rows, channels] = requantized products of rows of codes with packed weights. Sums of 8 bits

@@ -50,7 +50,21 @@ void NetRanges::CheckQuantizer(const std::string& name) const {
               " has no quantizer '", name, "'");
 }
 
+void NetRanges::CheckMode(QuantizerMode mode, const std::string& what) const {
+  const auto is_dynamic = [](const Node& node) {
+    const TypeTriple types = node.layer->types();
+    return !node.added() && types.compute.is_quantized() && types.in.is_float();
+  };
+  const auto& nodes = wiring_.nodes;
+  const bool has = std::any_of(nodes.begin(), nodes.end(), is_dynamic);
+  CAFFE_CHECK(mode != CAFFE_QUANT_DYNAMIC || (has && what.empty()), NetLabel(wiring_.name), what,
+              ": mode CAFFE_QUANT_DYNAMIC decides the types of layers, and cannot be set after the "
+              "net was made; write state { quantizer_mode: CAFFE_QUANT_DYNAMIC } and data_type: "
+              "CAFFE_INT8_QUANTIZED into the prototxt");
+}
+
 bool NetRanges::set_mode(QuantizerMode mode) {
+  CheckMode(mode, "");
   if (mode != CAFFE_QUANT_PASSIVE) CheckNames();
   if (table_.active()) changed_ = true;
   pass_.EndMoving();
@@ -69,6 +83,7 @@ bool NetRanges::set_pseudo_type(DataType type) {
 
 bool NetRanges::SetMode(const std::string& quantizer, QuantizerMode mode) {
   CheckQuantizer(quantizer);
+  CheckMode(mode, Concat(", quantizer ", quantizer));
   if (mode != CAFFE_QUANT_PASSIVE) CheckNames();
   changed_ = true;
   table_.modes[quantizer] = mode;

@@ -65,6 +65,8 @@ class NetRanges {
  private:
   void CheckNames() const;
   void CheckQuantizer(const std::string& name) const;
+  // Throws if passes cannot get this mode. `what`: the quantizer; empty: all.
+  void CheckMode(QuantizerMode mode, const std::string& what) const;
   // Has the layers quantize their weights as the modes say; returns whether that changed anything.
   bool SetWeights();
 

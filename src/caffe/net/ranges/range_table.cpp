@@ -5,6 +5,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/io/unknown_names.hpp"
+#include "caffe/quant/layer_ranges.hpp"
 #include "caffe/quant/stored_ranges.hpp"
 
 namespace caffe {
@@ -19,7 +20,11 @@ DataType PseudoType(const std::string& where, DataTypeProto type) {
 
 void CheckQuantizers(const LayerParameter& layer) {
   const std::string where = Concat(layer.name(), " (", layer.type(), "): ");
+  static constexpr const char* kBottom = "bottom_quantizer";
   const auto check = [&](const char* field, const QuantizerParameter& quantizer) {
+    CAFFE_CHECK(quantizer.mode() != CAFFE_QUANT_DYNAMIC || field == kBottom, where, field,
+                ": mode CAFFE_QUANT_DYNAMIC belongs to bottom_quantizer, the bottom whose values "
+                "have the range");
     PseudoType(where + field, quantizer.pseudo_target_type());
     CAFFE_CHECK(!quantizer.has_min_in() && !quantizer.has_max_in() && !quantizer.has_min_out() &&
                     !quantizer.has_max_out(),
@@ -33,7 +38,7 @@ void CheckQuantizers(const LayerParameter& layer) {
                 count, " ", what);
     for (const QuantizerParameter& quantizer : quantizers) check(field, quantizer);
   };
-  check_all("bottom_quantizer", layer.bottom_quantizer(), layer.bottom_size(), "bottoms");
+  check_all(kBottom, layer.bottom_quantizer(), layer.bottom_size(), "bottoms");
   check_all("top_quantizer", layer.top_quantizer(), layer.top_size(), "tops");
   for (const auto& quantizer : layer.blobs_quantizer()) check("blobs_quantizer", quantizer);
   if (layer.has_net_quantizer()) check("net_quantizer", layer.net_quantizer());
@@ -53,7 +58,8 @@ void RangeTable::ReadLayers(const Wiring& wiring) {
   const auto read_mode = [&](const QuantizerParameter& quantizer, const std::string& name) {
     // Among several quantizers of a blob, observe takes precedence over passive, and pseudo over
     // both.
-    if (quantizer.has_mode()) {
+    // DYNAMIC is a mode of the layer.
+    if (quantizer.has_mode() && quantizer.mode() != CAFFE_QUANT_DYNAMIC) {
       const auto [mode, added] = modes.try_emplace(name, quantizer.mode());
       if (!added) mode->second = std::max(mode->second, quantizer.mode());
     }
@@ -81,12 +87,23 @@ void RangeTable::ReadLayers(const Wiring& wiring) {
     if (layer.blobs_quantizer_size() > 0) {
       read_mode(layer.blobs_quantizer(0), wiring.WeightsRange(node));
     }
+    const LayerRanges own = ReadLayerRanges(layer);
+    const auto unite = [&](const std::optional<Range>& range, const auto& quantizers,
+                           const std::string& blob) {
+      const bool given = quantizers.size() > 0 && quantizers.Get(0).has_observed_min();
+      if (range && !given) ranges[blob].Unite(*range);
+    };
+    if (own.bottom && !layer.bottom().empty()) {
+      unite(own.bottom, layer.bottom_quantizer(),
+            versions.at(wiring.UserBlob(node.named_bottom_ids()[0])));
+    }
     for (int b = 0; b < layer.bottom_quantizer_size(); ++b) {
       take(layer.bottom_quantizer(b), versions.at(wiring.UserBlob(node.named_bottom_ids()[b])));
     }
     for (int t = 0; t < static_cast<int>(node.top_ids.size()); ++t) {
       const std::string name = wiring.RangeName(node, t);
       versions[wiring.UserBlob(node.top_ids[t])] = name;
+      if (t == 0) unite(own.top, layer.top_quantizer(), name);
       if (t < layer.top_quantizer_size()) take(layer.top_quantizer(t), name);
     }
   }

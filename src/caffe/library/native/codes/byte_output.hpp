@@ -36,7 +36,7 @@ template <class F> DEVICE_FN V Requantized(V sum, const F& f) {
 }
 
 bool IsFast(const ByteOutput& o, long channel, long count) {
-  if (o.values) return false;
+  if (o.result != ByteResult::kCodes) return false;
   int least = 63;
   for (long c = channel; c < channel + count; ++c) least = o.shift[c] < least ? o.shift[c] : least;
   return !o.negative_multiplier && least >= 32;
@@ -147,6 +147,7 @@ DEVICE_FN void MakeTile(const ByteOutput& o, long channel, TileFactors* f) {
   f->channel = channel;
   f->count = rest < kTileChannels ? rest : kTileChannels;
   f->fast = IsFast(o, channel, f->count);
+  if (!f->fast) return;
   if (f->count > kTileChannels / 2) {
     MakeChannels(o, channel, f->count, &f->all);
   } else {

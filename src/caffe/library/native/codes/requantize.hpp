@@ -78,9 +78,16 @@ void StoreValues(const ByteOutput& o, long channel, long count, long rows, const
 // Stores rows [row, row + rows) of `count` channels from `channel` on.
 void StoreOneByOne(const ByteOutput& o, long channel, long count, long row, long rows,
                    const i32* sums, long stride) {
-  if (o.values) {
+  if (o.result == ByteResult::kValues) {
     return StoreValues(o, channel, count, rows, sums, stride,
                        static_cast<float*>(o.y) + row * o.y_stride + channel);
+  }
+  if (o.result == ByteResult::kSums) {
+    i32* y = static_cast<i32*>(o.y) + row * o.y_stride + channel;
+    for (long i = 0; i < rows; ++i, sums += stride, y += o.y_stride) {
+      for (long j = 0; j < count; ++j) y[j] = sums[j];
+    }
+    return;
   }
   StoreAll<false>(o, channel, rows, count, sums, stride,
                   static_cast<u8*>(o.y) + row * o.y_stride + channel);

@@ -130,7 +130,7 @@ void DeepTile(const CodeTile& t, long channel, long channels, long row, i32* sum
   for (long c = 0; c < channels; ++c) {
     const long at = channel + c;
     const i64 sum = wide[c] + o.bias[at];
-    if (o.values) {
+    if (o.result == ByteResult::kValues) {
       static_cast<float*>(o.y)[first + c] = sum_value(sum, o.multiplier[at], o.shift[at]);
     } else {
       static_cast<u8*>(o.y)[first + c] = static_cast<u8>(Code(o, sum, at));
