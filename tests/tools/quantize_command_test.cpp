@@ -134,6 +134,12 @@ TEST_F(QuantizeCommandTest, UnreadableImagesAreCounted) {
   EXPECT_NE(out_.find("6 items to calibrate, 4 held out"), std::string::npos) << out_;
 }
 
+TEST_F(QuantizeCommandTest, AFolderOfImagesNeedsNoList) {
+  ASSERT_EQ(0, Run({"-images", folder_ / "", "-mean", "104"})) << err_;
+  EXPECT_TRUE(Holds(out_, "6 items to calibrate, 6 held out"));
+  EXPECT_TRUE(Holds(out_, "no top-1: the data have no labels"));
+}
+
 TEST_F(QuantizeCommandTest, DataLayersNeedNoImages) {
   const std::string data =
       "name: 'tiny' layer { name: 'in' type: 'DummyData' top: 'data' top: 'label' "

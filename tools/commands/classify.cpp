@@ -107,7 +107,7 @@ std::vector<Guess> Best(const std::vector<double>& probabilities, int64_t count)
 class Classifier {
  public:
   Classifier(const NetParameter& model, const Options& options, Device* device)
-      : options_(options), device_(device) {
+      : options_(options) {
     NetOptions net_options;
     net_options.device = device;
     net_options.phase = TEST;
@@ -178,7 +178,6 @@ class Classifier {
 
  private:
   const Options& options_;
-  Device* device_;
   std::unique_ptr<Net> net_;
   Scores scores_;
   int64_t classes_ = 0;
