@@ -205,7 +205,7 @@ def _mode_of(mode, what):
     if found is None:
         raise ValueError("%s is %r; the values are 'passive' (CAFFE_QUANT_PASSIVE, 0), "
                          "'observe' (CAFFE_QUANT_OBSERVE, 1), 'pseudo' (CAFFE_QUANT_PSEUDO, 2) "
-                         "and 'dynamic' (CAFFE_QUANT_DYNAMIC, 3)"
+                         "and 'dynamic' (CAFFE_QUANT_DYNAMIC, 1000)"
                          % (what, mode))
     return found
 

@@ -136,7 +136,7 @@ class ByteStepsTest : public testing::TestWithParam<const ByteSteps*> {
     CodeTile of_sums = tile;
     of_sums.output = {};
     of_sums.output.channels = static_cast<long>(channels);
-    of_sums.output.sums = true;
+    of_sums.output.result = ByteResult::kSums;
     of_sums.output.y = sums.data();
     of_sums.output.y_stride = pitch;
     if (steps.begin) steps.begin();

@@ -123,6 +123,8 @@ RULES = [
      Run(('FOLDER', '"$MNIST"'), more=' --iterations 20 --images 50')),
     ('docs/quantization.md', r'python3 examples/mnist/create_mnist\.py .*',
      Run(('FOLDER', '"$MNIST"'))),
+    ('docs/quantization.md', r'build/tools/caffe quantize .* -method dynamic .*',
+     Run(('_10000', '_20'), more=' -gpu cpu')),
     ('docs/quantization.md', r'build/tools/caffe quantize -model models/lenet/\S+ .*',
      Run(('_10000', '_20'), ('-iterations 10', '-iterations 1'), more=' -gpu cpu')),
     ('docs/quantization.md', r'build/tools/caffe test -model lenet_int8.*',
