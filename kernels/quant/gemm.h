@@ -7,8 +7,8 @@
 // Defines: TRANS_A, TRANS_B (0 or 1), TILE (a multiple of 16; at most 8 SIDE of it are used),
 // CHANNEL_ROWS (1: A are the weights), WIDE (1: sums of 64 bits), CODE_BYTES, DOT_BYTES (1: codes
 // of 8 bits are multiplied four at a time), GEMM_UNROLL, RESIDUAL (1: the sum with a residual
-// follows, whose arguments stand behind it), VALUES (1: C are the real values of the sums), SUMS (1:
-// C are the sums, without a bias). low and high are bounds of code - zero point.
+// follows, whose arguments stand behind it), VALUES (1: C are the real values of the sums), SUMS
+// (1: C are the sums, without a bias). low and high are bounds of code - zero point.
 #include "dialect/codes.h"
 #include "epilogue/residual_code.h"
 #include "math/gemm_tile.h"

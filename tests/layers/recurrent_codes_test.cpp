@@ -2,8 +2,8 @@
 #include <cmath>
 #include <sstream>
 
-#include "caffe/device/runtime.hpp"
 #include "caffe.pb.h"
+#include "caffe/device/runtime.hpp"
 #include "layers/recurrence.hpp"
 #include "support/devices.hpp"
 

@@ -83,9 +83,10 @@ int QuantizeCommand(const Options& options) {
   const NetParameter weights = ReadModel(model, files, options.strict, &quantize.stored_types);
   quantize.device = ChooseDevice(options.gpu);
   const bool has_data = HasDataLayers(model), dynamic = quantize.dynamic();
-  CAFFE_CHECK(has_data || !options.images.empty() || dynamic, "quantize: ", options.model,
-              " has Input layers and no data layers: give -images IMAGES, or a net with data layers; "
-              "-method dynamic needs no data");
+  CAFFE_CHECK(
+      has_data || !options.images.empty() || dynamic, "quantize: ", options.model,
+      " has Input layers and no data layers: give -images IMAGES, or a net with data layers; "
+      "-method dynamic needs no data");
   quantize.held_out_batches = options.held_out;
   if (dynamic) {
     // All batches compare; data layers may have no end.

@@ -116,9 +116,8 @@ void WeightedLayer::ShareOperators(std::shared_ptr<WeightedLayer> other) {
 
 bool WeightedLayer::SharesOperators() const {
   const bool values = types().out.is_float();  // those of codes have factors of their own
-  return other_ && values && pseudo_ == other_->pseudo_ &&
-         backward_ == other_->backward_ && input_rows() == other_->input_rows() &&
-         blobs_ == other_->blobs_;
+  return other_ && values && pseudo_ == other_->pseudo_ && backward_ == other_->backward_ &&
+         input_rows() == other_->input_rows() && blobs_ == other_->blobs_;
 }
 
 void WeightedLayer::ResetOps(int64_t rows, const BlobBase& bottom, const BlobBase& top) {

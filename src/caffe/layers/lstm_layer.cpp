@@ -39,7 +39,8 @@ Recurrent::InputProduct LSTM::InputOfGates() const {
 // With recompute or debug_info, the user wants the single steps.
 bool LSTM::JoinsSteps(const BlobVec& bottom) const {
   const DataType type = types().compute;
-  if (type.is_custom() || type.is_quantized() || layer_param().recompute() || debug_info()) return false;
+  if (type.is_custom() || type.is_quantized() || layer_param().recompute() || debug_info())
+    return false;
   LstmDescriptor d;
   d.steps = bottom[0]->shape(0);
   d.items = bottom[0]->shape(1);

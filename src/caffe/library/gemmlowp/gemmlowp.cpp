@@ -194,8 +194,9 @@ GemmLibrary GemmlowpLibrary() {
   row.name = "gemmlowp";
   row.place = &OnHost;
   row.supports = [](Device*, const GemmDescriptor& d) {
-    return d.in == kQuant8 && d.out == kQuant8 && !d.wide_sums() && Indexable(d.m * d.k) && Indexable(d.k * d.n) &&
-           Indexable(d.row_a() * d.m) && Indexable(d.row_b() * std::max(d.k, d.n));
+    return d.in == kQuant8 && d.out == kQuant8 && !d.wide_sums() && Indexable(d.m * d.k) &&
+           Indexable(d.k * d.n) && Indexable(d.row_a() * d.m) &&
+           Indexable(d.row_b() * std::max(d.k, d.n));
   };
   row.make = [](Device* device, const GemmDescriptor& d) {
     return std::make_unique<GemmlowpOp>(device, d);

@@ -51,7 +51,9 @@ template <class T = void> T* At(DevicePtr pointer) {
 
 auto Dots(DataType type) {
   const RowSteps& steps = HostRowSteps();
-  return type == kFloat || type.is_custom() ? steps.dots_float : type == kHalf ? steps.dots_half : steps.dots_bfloat16;
+  return type == kFloat || type.is_custom() ? steps.dots_float
+         : type == kHalf                    ? steps.dots_half
+                                            : steps.dots_bfloat16;
 }
 
 // C = A B' for few rows of A: each element is a product of two rows. B is read once, in its own
@@ -64,9 +66,9 @@ class RowsGemmOp final : public GemmOp {
         dots_(Dots(d.in)),
         narrow_in_(d.in != kFloat),
         narrow_out_(d.out != kFloat),
-        widened_rows_(
-            d.in.is_custom() ? std::clamp<int64_t>(kWidened / std::max<int64_t>(d.k, 1), 1, d.n)
-                             : 0) {
+        widened_rows_(d.in.is_custom()
+                          ? std::clamp<int64_t>(kWidened / std::max<int64_t>(d.k, 1), 1, d.n)
+                          : 0) {
     if (narrow_in_) {
       widen_ = ProgramBuilder(device, "convert")
                    .Types({kFloat, d.in, kFloat})
