@@ -135,7 +135,7 @@ TEST(OptionsTest, FlagsOfOtherCommandsAreErrors) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "caffe time does not use -type; these commands do: transform quantize");
+                 "caffe time does not use -type; these commands do: transform quantize classify");
   }
   EXPECT_THROW(ParseOptions({"train", "-solver=s", "-json"}), Error);
   // BVLC's flags are accepted by all of its commands, and by commands without flags everything is.
