@@ -57,6 +57,7 @@ class quantizer_mode:
     CAFFE_QUANT_PASSIVE: quantizer_mode
     CAFFE_QUANT_OBSERVE: quantizer_mode
     CAFFE_QUANT_PSEUDO: quantizer_mode
+    CAFFE_QUANT_DYNAMIC: quantizer_mode
     def __init__(self, value: int) -> None: ...
     def __int__(self) -> int: ...
     @property
