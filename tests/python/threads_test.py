@@ -502,8 +502,10 @@ if 'solver' in work:
     solver = caffe.get_solver(t.settings(pathlib.Path(folder), display=0, test_interval=10 ** 8,
                                          test_initialization=False))
     t.feed(solver)
-    # PoCL aborts where a process ends while a thread compiles.
     solver.step(1)
+elif 'net' in work:
+    net.forward()
+# PoCL aborts where a process ends while a thread compiles: the lines above did.
 work = compile(work, 'work', 'exec')
 
 def loop():
