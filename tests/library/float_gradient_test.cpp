@@ -25,7 +25,8 @@ using test::Values;
 std::vector<DeviceType> CompiledDevices() {
   std::vector<DeviceType> devices;
   for (const DeviceType& one : DevicesAndTypes({kFloat, kHalf, kBfloat16})) {
-    if (!one.device->host_accessible()) devices.push_back(one);
+    if (one.device->host_accessible() || !IsTested(*one.device, one.type)) continue;
+    devices.push_back(one);
   }
   return devices;
 }

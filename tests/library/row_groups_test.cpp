@@ -43,7 +43,8 @@ int64_t FirstItem(const std::vector<float>& offsets, int64_t group, int64_t item
 std::vector<DeviceType> CompiledDevices() {
   std::vector<DeviceType> devices;
   for (const DeviceType& one : DevicesAndTypes({kQuant8, kQuant16, kFloat, kHalf, kBfloat16})) {
-    if (!one.device->host_accessible()) devices.push_back(one);
+    if (one.device->host_accessible() || !IsTested(*one.device, one.type)) continue;
+    devices.push_back(one);
   }
   return devices;
 }
