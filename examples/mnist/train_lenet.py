@@ -34,6 +34,8 @@ def parse_arguments():
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--output', default=os.path.join(ROOT, 'build', 'mnist', 'lenet'),
                         help='folder for nets and snapshots; the LMDBs go to its parent')
+    parser.add_argument('--no-table', action='store_true',
+                        help='do not measure the trained net in other types')
     parser.add_argument('--tools', default=create_mnist.default_tools(),
                         help='folder with convert_mnist_data')
     return parser.parse_args()
@@ -108,7 +110,7 @@ def main():
     print('LeNet, %s, %s: %d iterations in %.1f s, test accuracy %.4f'
           % (arguments.type, arguments.device or 'best device', solver.iter, seconds,
              test_accuracy(solver)))
-    if arguments.type == 'float':
+    if arguments.type == 'float' and not arguments.no_table:
         print('%-9s %9s %9s' % ('type', 'accuracy', 'seconds'))
         for name, accuracy, seconds in test_integers(solver, arguments, databases):
             print('%-9s %8.2f%% %9.2f' % (name, 100 * accuracy, seconds))

@@ -15,18 +15,18 @@ pytestmark = pytest.mark.skipif(not os.environ.get('CAFFE_TEST_DATA') or not os.
                                 reason='CAFFE_TEST_DATA names no folder with mnist/')
 
 
-def train(folder, device, iterations, data_type='float', **environment):
+def train(folder, device, iterations, data_type='float', more=(), **environment):
     run = subprocess.run(
         [sys.executable, os.path.join(ROOT, 'examples', 'mnist', 'train_lenet.py'), '--data', DATA,
          '--device', device, '--type', data_type, '--iterations', str(iterations),
-         '--output', str(folder / 'lenet')], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+         '--output', str(folder / 'lenet'), *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, env=dict(os.environ, **environment))
     assert run.returncode == 0, run.stdout[-2000:]
     return run.stdout
 
 
 def accuracy(folder, device, iterations, data_type='float', **environment):
-    output = train(folder, device, iterations, data_type, **environment)
+    output = train(folder, device, iterations, data_type, more=['--no-table'], **environment)
     return float(re.search(r'test accuracy ([0-9.]+)', output).group(1))
 
 
@@ -44,7 +44,7 @@ def test_a_training_on_opencl(tmp_path):
     if not devices:
         pytest.skip('there is no OpenCL device')
     # On PoCL CLBlast takes half the time of our own products, once it is compiled.
-    assert accuracy(tmp_path, devices[-1], 300, CAFFE_LIBRARY='gemm=clblast') >= 0.94
+    assert accuracy(tmp_path, devices[-1], 150, CAFFE_LIBRARY='gemm=clblast') >= 0.9
 
 
 def test_half_blobs_with_float_masters(tmp_path):
