@@ -16,7 +16,7 @@ void Parse(std::string_view bytes) {
     const bool known =
         std::any_of(parameters.begin(), parameters.end(),
                     [&](const KernelParameter& parameter) { return parameter.name == bound; });
-    if (!known) Fault("the bound " + bound + " is no argument");
+    if (!known) Fault("the bound " + bound + " is not an argument");
   }
 }
 
