@@ -53,7 +53,7 @@ struct LayerTypes {
   DataType type;                  // that is wanted
   std::set<int> float_layers;     // those behind the scores
   std::map<int, DataType> wider;  // other types than the wanted one, see MeetMaxDrop
-  bool dynamic = false;           // CalibrationMethod::kDynamic: there are no ranges
+  bool dynamic = false;           // CalibrationMethod::kDynamic, without ranges
   bool power_of_two = false;      // scales of blobs and of weights that are stored as codes
 };
 
