@@ -138,7 +138,8 @@ class ChainsTest : public testing::TestWithParam<DeviceType> {
   // Whether convolutions of the device use kNHWC without a library of these tests.
   static bool PrefersNhwc() {
     const auto [device, type] = GetParam();
-    return device->backend() == "cuda" && (type == kHalf || type == kBfloat16);
+    const bool half = type == kHalf || type == kBfloat16;
+    return device->info().matrix && (half || (device->backend() == "opencl" && type == kFloat));
   }
 
   // Fused and layer by layer, whole and cut after each layer.

@@ -142,8 +142,22 @@ void LostBlobs::NoteReads(bool again) {
   late_reads_->Record(reads_, again);
 }
 
-// Collects what is read by the nodes that make blobs that are not stored, and by the nodes that run
-// again before a backward.
+// What the works of a plan that does not train keep of a layer's arrays is their own choice.
+std::set<int> LostBlobs::MayRepeat() const {
+  std::set<int> nodes = lost_arrays_;
+  for (const Step& step : plan_.steps) {
+    if (step.trains() || step.converts()) continue;
+    const bool hides = step.fused() || !step.in_c_order();
+    for (const int n : step.nodes) {
+      const Node& node = wiring_.nodes[n];
+      if (hides || !node.layer->Arrays(node.bottom, node.top).kept.empty()) nodes.insert(n);
+    }
+  }
+  return nodes;
+}
+
+// Collects what is read by the nodes that make blobs that are not stored, and by the nodes that may
+// run again before a backward.
 void LostBlobs::FindReads() {
   forgotten_ = now_;
   reads_.clear();
@@ -156,7 +170,9 @@ void LostBlobs::FindReads() {
   for (int blob : forgotten_) {
     for (int node : sources_[blob]->nodes()) add(node);
   }
-  for (int node : lost_arrays_) add(node);
+  if (!trains()) {
+    for (int node : MayRepeat()) add(node);
+  }
   LateReads::Sort(&reads_);
 }
 

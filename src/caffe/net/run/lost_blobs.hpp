@@ -63,6 +63,8 @@ class LostBlobs {
   // The steps with a node that writes the memory.
   const std::vector<size_t>& WritersOf(const SyncedMemory* memory);
   void LoseDiff(int blob);
+  // The nodes that may run again before a backward that requests gradients after the forward.
+  std::set<int> MayRepeat() const;
   void FindReads();
   bool ParametersChanged() const;
 
