@@ -10,11 +10,12 @@
 //   y [out, channels, kernel_h, kernel_w] = beta y + alpha the sum over positions of
 //                                           y_diff [positions, out] and of the taps [positions, …]
 // The taps of a position are gathered from x [images, height, width, channels]; element e of them
-// belongs to the weight that packed_source names. The third index of a work group is the group of
+// belongs to the weight that packed_element names. The third index of a work group is the group of
 // the convolution. Defines: those of dialect/matrix_floats.h and dialect/matrix_tiles.h, where
 // VECTOR are the bytes of x and VECTOR_Y those of y_diff that are read at once; POINTWISE (1:
-// positions of x are those of y_diff); SPLIT (1: `parts` work groups, the second index, divide the
-// positions of a tile, see dialect/tile_parts.h).
+// positions of x are those of y_diff); JOINED (1: groups of channels share a row of packed weights);
+// SPLIT (1: `parts` work groups, the second index, divide the positions of a tile, see
+// dialect/tile_parts.h).
 #define VECTORS_A (ROW_BYTES(TILE_M) / VECTOR_Y)
 #define VECTORS_B (ROW_BYTES(TILE_N) / VECTOR)
 #define ROWS_A (ITEMS / VECTORS_A)
@@ -138,15 +139,31 @@ KERNEL(matrix_gradient, ARG(i32, positions), ARG(i32, height), ARG(i32, width),
 #if SPLIT
 #include "dialect/tile_parts.h"
 #endif
+  // The divisions take longer than the sums: they are not repeated for each row.
+  const i32 filter = channels * plain_h * plain_w;
+  i32 elements[PARTS_N][2];
+  REPEAT for (i32 j = 0; j < PARTS_N; ++j) {
+    REPEAT for (i32 e = 0; e < 2; ++e) {
+      const i32 column = column0 + warp_column + j * 8 + lane % 4 * 2 + e;
+      elements[j][e] = column * ELEMENT_BYTES >= depth ? -1
+                       : JOINED ? column
+                                : packed_element(column, 0, channels, padded, fold_h, fold_w,
+                                                 plain_h, plain_w, folded_h, folded_w);
+    }
+  }
   REPEAT for (i32 i = 0; i < PARTS_M; ++i) {
     REPEAT for (i32 j = 0; j < PARTS_N; ++j) {
       REPEAT for (i32 e = 0; e < 4; ++e) {
         const i32 row = row0 + warp_row + i * 16 + lane / 4 + e / 2 * 8;
-        const i32 column = column0 + warp_column + j * 8 + lane % 4 * 2 + e % 2;
-        if (row >= group_out || column * ELEMENT_BYTES >= depth) continue;
-        const i64 to = packed_source(group * group_out + row, column, channels, padded, fold_h,
-                                     fold_w, plain_h, plain_w, folded_h, folded_w, joined_out);
-        if (to < 0) continue;
+        i32 element = elements[j][e % 2];
+        if (row >= group_out || element < 0) continue;
+        const i32 o = group * group_out + row;
+#if JOINED
+        element = packed_element(element, o / joined_out * channels, channels, padded, fold_h,
+                                 fold_w, plain_h, plain_w, folded_h, folded_w);
+        if (element < 0) continue;
+#endif
+        const i64 to = (i64)o * filter + element;
         float v = alpha * sum[i][j][e];
         if (beta != 0) v += beta * LOAD(Mastertype, y, to);
         STORE(Mastertype, y, to, v);

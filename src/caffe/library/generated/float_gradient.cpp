@@ -88,6 +88,7 @@ FloatGradient::FloatGradient(Device* device, const Problem& problem, const Way& 
       .Define("VECTOR", MatrixProduct::Vector(p))
       .Define("VECTOR_Y", VectorY(p))
       .Define("POINTWISE", MatrixProduct::Pointwise(p))
+      .Define("JOINED", p.joined_groups > 1)
       .Define("SPLIT", parts_ > 1);
   kernel_ = builder.Body("conv/matrix_gradient").Build()->CreateKernel("matrix_gradient");
   MatrixProduct::CheckItems(*kernel_, kernel_->most_items(), tile_->items());
