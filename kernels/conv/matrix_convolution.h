@@ -19,14 +19,14 @@
 // WHOLE_CHUNKS (1: vectors of x have 16 bytes and pass by the first cache), BIAS and RESIDUAL (1:
 // there is one), ROW_GROUPS (0, or the number of experts: rows are ordered by expert, and each has
 // weights, a bias and slopes for `channels` channels), SPREAD (1: only positions of x at multiples
-// of spread_h and spread_w are in memory, the others are 0), SPLIT (1: `parts` work groups, the
+// of SPREAD_H and SPREAD_W are in memory, the others are 0), SPLIT (1: `parts` work groups, the
 // second index, divide the depth of a tile, see dialect/tile_parts.h).
 
 KERNEL(matrix_convolution, ARG(i32, rows), ARG(i32, height), ARG(i32, width),
        ARG(i32, out_height), ARG(i32, out_width), ARG(i32, kernel_w), ARG(i32, stride_h),
        ARG(i32, stride_w), ARG(i32, pad_h), ARG(i32, pad_w), ARG(i32, dilation_h),
        ARG(i32, dilation_w), ARG(i32, pixel), ARG(i32, group_bytes), ARG(i32, depth),
-       ARG(i32, packed_depth), ARG(i32, spread_h), ARG(i32, spread_w), ARG(i32, channels),
+       ARG(i32, packed_depth), ARG(i32, channels),
        ARG(i32, group_out), ARG(i32, y_row),
        ARG(i32, column_tiles), ARG(i32, parts), ARG(i32, tiles), ARG(Acctype, alpha),
        ARG(Acctype, beta), ARG(Acctype, activation_a), ARG(Acctype, activation_b),

@@ -6,6 +6,7 @@
 #include "dialect/transposed_tiles.h"
 #include "dialect/arrivals.h"
 #include "math/packed_source.h"
+#include "math/quotient.h"
 // Gradients of weights of floats with channels last, by matrix units:
 //   y [out, channels, kernel_h, kernel_w] = beta y + alpha the sum over positions of
 //                                           y_diff [positions, out] and of the taps [positions, …]
@@ -28,8 +29,10 @@ KERNEL(matrix_gradient, ARG(i32, positions), ARG(i32, height), ARG(i32, width),
        ARG(i32, y_pixel), ARG(i32, group_out), ARG(i32, column_tiles), ARG(i32, parts),
        ARG(i32, tiles), ARG(i32, channels), ARG(i32, padded), ARG(i32, fold_h), ARG(i32, fold_w),
        ARG(i32, plain_h), ARG(i32, plain_w), ARG(i32, folded_h), ARG(i32, folded_w),
-       ARG(i32, joined_out), ARG(Acctype, alpha), ARG(Acctype, beta), IN(MItype, y_diff), IN(MItype, x), OUT(f32, partial),
-       OUT(i32, arrived), OUT(Mastertype, y)) {
+       ARG(i32, joined_out), ARG(i64, line_multiplier), ARG(i32, line_shift),
+       ARG(i64, image_multiplier), ARG(i32, image_shift), ARG(Acctype, alpha), ARG(Acctype, beta),
+       IN(MItype, y_diff), IN(MItype, x), OUT(f32, partial), OUT(i32, arrived),
+       OUT(Mastertype, y)) {
   LOCAL u8 memory[STAGES * STAGE_BYTES] __attribute__((aligned(128)));
   const i32 t = LOCAL_ID(0), lane = t & 31, warp = t >> 5;
   const i32 row_tile = (i32)GROUP_ID(0) / column_tiles;
@@ -76,7 +79,8 @@ KERNEL(matrix_gradient, ARG(i32, positions), ARG(i32, height), ARG(i32, width),
         const i32 inside = used_b && position < positions;
         const i64 at = (i64)position * pixel + from_b;
 #else
-        const i32 line = position / out_width, image = line / out_height;
+        const i32 line = quotient(position, line_multiplier, line_shift);
+        const i32 image = quotient(line, image_multiplier, image_shift);
         const i32 h = (line - image * out_height) * stride_h + down;
         const i32 w = (position - line * out_width) * stride_w + right;
         const i32 inside = used_b && position < positions && h >= 0 && h < height && w >= 0 && w < width;

@@ -12,7 +12,7 @@
     left[l] = (row - line * out_width) * stride_w - pad_w;
     top[l] = row < end_row ? h : -(1 << 28);
 #if SPREAD
-    base[l] = (i64)image * ((height - 1) / spread_h + 1) * ((width - 1) / spread_w + 1) * pixel +
+    base[l] = (i64)image * ((height - 1) / SPREAD_H + 1) * ((width - 1) / SPREAD_W + 1) * pixel +
               group * group_bytes;
 #else
     base[l] = (((i64)image * height + h) * width + left[l]) * pixel + group * group_bytes;

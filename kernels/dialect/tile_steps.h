@@ -10,7 +10,7 @@
 #else
       const i32 down = kh * dilation_h, right = kw * dilation_w;
 #if SPREAD
-      const i32 from = channel_at, line_bytes = ((width - 1) / spread_w + 1) * pixel;
+      const i32 from = channel_at, line_bytes = ((width - 1) / SPREAD_W + 1) * pixel;
 #else
       const i32 from = (down * width + right) * pixel + channel_at;
 #endif
@@ -29,9 +29,9 @@
 #else
         const i32 h = top[l] + down, w = left[l] + right;
 #if SPREAD
-        const i32 line = h / spread_h, column = w / spread_w;
+        const i32 line = h / SPREAD_H, column = w / SPREAD_W;
         const i32 inside = k < depth && h >= 0 && h < height && w >= 0 && w < width &&
-                           line * spread_h == h && column * spread_w == w;
+                           line * SPREAD_H == h && column * SPREAD_W == w;
         const i64 at = base[l] + (i64)line * line_bytes + column * pixel + from;
 #else
         const i32 inside = k < depth && h >= 0 && h < height && w >= 0 && w < width;

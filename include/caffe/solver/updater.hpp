@@ -87,7 +87,7 @@ class Updater {
   std::vector<std::vector<ArenaArray>> states_;  // [part][state]
   std::vector<std::shared_ptr<BlobBase>> history_;
   std::vector<Program> programs_;  // [part]
-  std::unique_ptr<Kernel> sums_, decide_;
+  std::unique_ptr<Kernel> decide_;
   std::unique_ptr<Blob<float>> squares_;  // partial sums, followed by sums of these
 };
 

@@ -1,6 +1,7 @@
 #include "caffe/library/bias.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/device.hpp"
@@ -37,11 +38,12 @@ BiasOp::BiasOp(Device* device, DataType type, DataType bias_type, int64_t outer,
   const bool by_rows =
       inner == 1 && outer >= kManyRows && device->has_groups() && group >= 2 * kChannelsOfGroup;
   if (!backward || (simple && !by_rows)) return;
-  // Enough groups to fill the device, with a few rounds of work each.
+  // Enough groups to fill the device, but not more parts, which one item adds, than rounds of work.
   const int64_t groups = by_rows ? ChannelGroups() : channels;
   const int64_t round = by_rows ? group / kChannelsOfGroup : group;
+  const auto rounds = static_cast<int64_t>(std::sqrt(outer * inner / round));
   slices_ = std::clamp<int64_t>(4 * device->info().compute_units / groups, 1,
-                                std::max<int64_t>(outer * inner / (4 * round), 1));
+                                std::max<int64_t>(rounds, 1));
   ProgramBuilder builder(device, "bias gradient");
   builder.Types(types).Body("blas/reduce");
   if (by_rows) {

@@ -15,4 +15,17 @@ constexpr int64_t GroupSide(int64_t items) {
   return side;
 }
 
+// Division of n in [0, 2^31) by `divisor` in [1, 2^31) as kernels do it (kernels/math/quotient.h):
+// n * multiplier >> shift. It is exact, because multiplier * divisor exceeds 2^shift by less than
+// 2^(shift - 31). (Granlund and Montgomery, Division by Invariant Integers using Multiplication.)
+struct Quotient {
+  explicit constexpr Quotient(int64_t divisor) {
+    while ((int64_t{1} << (shift - 31)) < divisor) ++shift;
+    multiplier = static_cast<int64_t>(
+        ((uint64_t{1} << shift) + static_cast<uint64_t>(divisor) - 1) / divisor);
+  }
+  int64_t multiplier = 0;  // below 2^32
+  int64_t shift = 31;
+};
+
 }  // namespace caffe

@@ -9,8 +9,8 @@
 namespace caffe {
 namespace {
 
-// For the sum of squares: most partial sums of the first launch, and of one last item.
-constexpr int64_t kMaxSums = 65536, kMaxGroups = 2048, kLastSums = 256;
+// For the sum of squares: most partial sums.
+constexpr int64_t kMaxSums = 65536, kMaxGroups = 2048;
 // Consecutive elements that one item adds up on the host. Elements that a work group of a device
 // adds up at least.
 constexpr int64_t kHostUnit = 4096, kGroupUnit = 1024;
@@ -120,10 +120,11 @@ void Updater::MakePrograms() {
     programs_.push_back(std::move(program));
   }
   if (!needs_norm) return;
-  const auto program = ProgramBuilder(device_, "decide").Body("solver/decide").Build();
-  sums_ = program->CreateKernel("gradient_sums");
-  decide_ = program->CreateKernel("gradient_decide");
-  squares_ = std::make_unique<Blob<float>>(device_, Shape{items + kLastSums});
+  ProgramBuilder decide(device_, "decide");
+  decide_ = device_->has_groups()
+                ? decide.Body("solver/decide_groups").GroupKernel("gradient_decide_groups")
+                : decide.Body("solver/decide").Build()->CreateKernel("gradient_decide");
+  squares_ = std::make_unique<Blob<float>>(device_, Shape{items});
   squares_->set_name("sums of squared gradients");
 }
 
@@ -151,15 +152,15 @@ void Updater::Decide() {
     }
     items += own;
   }
-  DevicePtr last = sums;
-  int64_t count = items;
-  if (items > kLastSums) {
-    last = sums + items * kBytes;
-    count = kLastSums;
-    sums_->Launch(count, {count, items, sums, last});
+  KernelArguments arguments;
+  if (!device_->has_groups()) arguments.push_back(1);
+  arguments.append({items, sums, step_state_->mutable_reals(), clip_, static_cast<int>(checks_),
+                    static_cast<int>(adapts_), window_});
+  if (device_->has_groups()) {
+    decide_->LaunchInGroups({{1, 1, 1}, {decide_->group(), 1, 1}}, arguments);
+  } else {
+    decide_->Launch(1, arguments);
   }
-  decide_->Launch(1, {1, count, last, step_state_->mutable_reals(), clip_,
-                      static_cast<int>(checks_), static_cast<int>(adapts_), window_});
 }
 
 void Updater::SetIteration(double rate, int64_t iteration) {

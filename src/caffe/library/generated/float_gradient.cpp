@@ -123,6 +123,8 @@ void FloatGradient::Run(const Operands& o) {
       {p.out_channels * bytes, p.out_channels / p.group, Ceil(columns, tile_->n), parts_, Tiles()});
   const KernelArguments order = MatrixProduct::PackedOrder(p);
   arguments.append(order.begin(), order.end());
+  const Quotient line(p.window.output[1]), image(p.window.output[0]);
+  arguments.append({line.multiplier, line.shift, image.multiplier, image.shift});
   const DevicePtr none = BufferOf(o.w_diff);
   arguments.append({o.alpha, o.beta, o.y_diff, o.x, parts_ > 1 ? o.workspace : none,
                     parts_ > 1 ? arrived_.get() : none, o.w_diff});

@@ -240,6 +240,8 @@ FloatProduct::FloatProduct(Device* device, const Problem& problem, const Way& wa
       .Define("RESIDUAL", p.epilogue.sum() != nullptr)
       .Define("SPLIT", parts_ > 1)
       .Define("SPREAD", p.spread[0] * p.spread[1] > 1)
+      .Define("SPREAD_H", p.spread[0])
+      .Define("SPREAD_W", p.spread[1])
       .Define("ROW_GROUPS", p.row_groups)
       .Define("IMAGES", p.image_channels > 0)
       .Define("PATCH", patch_.has_value());
@@ -327,7 +329,7 @@ void FloatProduct::Run(const Operands& o) {
   }
   const int64_t group_out = p.out_channels / p.group, column_tiles = Ceil(group_out, tile_->n);
   KernelArguments arguments = MatrixProduct::Geometry(p);
-  arguments.append({packed_depth_, p.spread[0], p.spread[1], p.out_channels, group_out, p.y_row,
+  arguments.append({packed_depth_, p.out_channels, group_out, p.y_row,
                     column_tiles, parts_, Tiles(), o.alpha, o.beta});
   stages_.AddArguments(o.epilogue, o.y, &arguments);
   const DevicePtr none = BufferOf(o.y);
