@@ -1,6 +1,6 @@
 // Forward and backward passes of convolutions, pooling and normalisation of random shapes and
 // settings, against the same layer in double on the CPU: its gradients agree with differences in
-// the tests of each layer. Numbers are large in half kinds, so that sums of them are no halves.
+// the tests of each layer. Numbers are large in half kinds, so that half cannot hold their sums.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -133,7 +133,7 @@ struct Results {
   std::vector<std::vector<double>> parameter_diffs;
 };
 
-// Of two runs.
+// Compares two runs.
 void ExpectSame(const Results& one, const Results& two) {
   EXPECT_EQ(one.top, two.top) << "of two runs";
   EXPECT_EQ(one.bottom_diff, two.bottom_diff) << "of two runs";
@@ -182,7 +182,7 @@ class RandomGradientsTest : public testing::TestWithParam<std::tuple<DeviceType,
     }
     return made;
   }
-  // What the gradients of parameters are added to.
+  // Gradients of parameters are added to these.
   static void SetDiffs(LayerTester* layer) {
     for (const auto& blob : layer->layer().blobs()) {
       blob->SetDiff(std::vector<double>(blob->count(), 0.5));
@@ -195,7 +195,7 @@ class RandomGradientsTest : public testing::TestWithParam<std::tuple<DeviceType,
     layer->Backward();
     return ResultsOf(layer);
   }
-  // Of a work in kNHWC; as if it were in kNCHW.
+  // The results of a work in kNHWC.
   static Results RunChannelsLast(LayerTester* layer, const Sample& sample,
                                  const std::vector<double>& x) {
     layer->SetBottom(0, ChannelsLast(sample.shape, x));
