@@ -39,7 +39,7 @@ QueuePlan::QueuePlan(const std::vector<opencl::Command>& commands, int most_queu
       places_[*one].signals = true;
     }
     if (tails_[queue] >= 0) {
-      // What is before it on the queue has run, too.
+      // The commands before it on the queue have run, too.
       ran[tails_[queue]] = true;
       for (int j = 0; j < tails_[queue]; ++j) ran[j] = ran[j] || before[tails_[queue]][j];
     }

@@ -18,18 +18,18 @@ namespace opencl {
 struct Command {
   Work work;
   std::string where;
-  std::shared_ptr<const void> keeps;  // what the work uses
+  std::shared_ptr<const void> keeps;  // owns objects that the work uses
   std::vector<int> after;
 };
 
 // The commands that one thread records. The commands of a stream run one after the other, and
 // after what the stream waits for; or, from the first call of OrderAfter on, in the order of the
-// pieces. Afterwards no command need be ordered by stream.
+// pieces.
 class Record {
  public:
   // Adds a command of the stream.
   void Add(const Stream* stream, Work work, std::string where, std::shared_ptr<const void> keeps);
-  // What is added next is a piece, which runs after these pieces.
+  // The commands that are added next are a piece, which runs after these pieces.
   void OrderAfter(std::span<const int> pieces);
   // The last commands of the stream, for an event.
   const std::vector<int>& Ends(const Stream* stream) { return of_stream_[stream]; }

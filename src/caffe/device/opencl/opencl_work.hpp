@@ -27,7 +27,7 @@ struct FillWork {
   size_t pattern_bytes, offset, bytes;
 };
 
-// What one command of a queue does.
+// The work of one command of a queue.
 using Work = std::variant<LaunchWork, CopyWork, FillWork>;
 
 // Enqueues the work after these events. `event`, unless null, receives the event of the command.
