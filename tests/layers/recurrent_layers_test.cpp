@@ -369,8 +369,8 @@ TEST(RecurrentTest, MemoryPlanAndRecompute) {
 
 // A recorded forward changes the state in each replay, also after the host has read it.
 TEST(RecurrentTest, ForwardsAreReplayed) {
-  for (Device* device : RecordingDevices()) {
-    Recording one_device(device);
+  for (const RecordedOn& on : RecordingDevices()) {
+    Recording one_device(on);
     Device* const recording = one_device.device();
     for (const auto kind : kKinds) {
       RecurrentNet one(kind, recording, kFloat, {});

@@ -1,6 +1,8 @@
 // Convolutions whose passes are computed by the libraries that are fastest for them.
 #include <chrono>
+#include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -28,12 +30,15 @@ struct Plan {
   std::map<std::string, unsigned char> prepared;  // what a row fills its prepared weights with
 };
 
-// The choices between libraries for convolutions since the first `known`; libraries that choose
-// among their algorithms report, too.
-std::vector<TunedChoice> Choices(size_t known) {
+// The choices between libraries for convolutions since the first `known`, or those between pieces
+// of a batch; libraries that choose among their algorithms report, too.
+std::vector<TunedChoice> Choices(size_t known, bool pieces = false) {
   std::vector<TunedChoice> choices = TunedChoices();
   choices.erase(choices.begin(), choices.begin() + static_cast<ptrdiff_t>(known));
-  std::erase_if(choices, [](const TunedChoice& one) { return one.library != "convolution"; });
+  std::erase_if(choices, [&](const TunedChoice& one) {
+    const bool in_pieces = one.operation.find(", pieces of ") != std::string::npos;
+    return one.library != "convolution" || in_pieces != pieces;
+  });
   return choices;
 }
 
@@ -229,6 +234,51 @@ TEST(MeasuredConvolutionTest, ASettingMeasuresOnEveryDevice) {
     const auto results = AllPasses(device, op.get());
     for (size_t i = 0; i < expected.size(); ++i) {
       test::ExpectNear(results[i], expected[i], 1e-3, Concat(device->info().id, " array ", i));
+    }
+  }
+}
+
+// `caffe tune` measures how many images are computed at a time; later runs use the result.
+TEST(MeasuredConvolutionTest, PiecesOfABatchOnOpenCl) {
+  ConvDescriptor d = Descriptor();
+  d.batch = 7;
+  d.backward_data = d.backward_weights = false;
+  d.Normalize();
+  for (Device* device : AllDevices()) {
+    if (device->backend() != "opencl") continue;
+    const auto run = [&](ConvOp* op) {
+      const Array x(device, kFloat, Values(d.batch * d.in_channels * d.geometry.input_count(), 1)),
+          w(device, kFloat, Values(d.weight_count(), 2)), b(device, kFloat, Values(4, 3)),
+          y(device, kFloat, Values(d.batch * 4 * d.geometry.output_count(), 4)),
+          workspace(device, kFloat, std::vector<double>(op->workspace_bytes() / 4 + 1));
+      ConvArguments a{x, w, {}, b, y};
+      a.workspace = workspace;
+      op->Forward(a);
+      return y.Read();
+    };
+    const std::vector<double> expected = run(Own(device, d).get());
+    std::string fastest;
+    for (const bool measures : {true, false}) {
+      std::optional<TuneExhaustively> exhaustively;
+      if (measures) exhaustively.emplace();
+      const size_t known = TunedChoices().size();
+      const auto op = Own(device, d);
+      const std::vector<TunedChoice> found = Choices(known, true);
+      ASSERT_EQ(found.size(), 1u);
+      EXPECT_EQ(found[0].measured, measures ? 3 : 0);  // 7, 3 and 1 images
+      if (measures) fastest = found[0].configuration;
+      EXPECT_EQ(found[0].configuration, fastest);
+      EXPECT_NE(fastest.find(", pieces of "), std::string::npos) << fastest;
+      EXPECT_EQ(run(op.get()), expected) << fastest;
+      int64_t least = std::numeric_limits<int64_t>::max();
+      for (const int64_t images : {7, 3, 1}) {
+        const std::string name = Concat("pieces of ", images, images == 1 ? " image" : " images");
+        if (fastest.ends_with(name)) least = images;
+      }
+      // The workspace holds the columns of as many images.
+      const int64_t columns = least * d.depth() * d.geometry.output_count() * 4;
+      EXPECT_GE(op->workspace_bytes(), columns);
+      EXPECT_LT(op->workspace_bytes(), 2 * columns + 4096);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "net/layer_text.hpp"
 #include "net/net_support.hpp"
 #include "support/devices.hpp"
+#include "support/graphs_off.hpp"
 
 namespace caffe {
 namespace {
@@ -133,6 +134,37 @@ TEST_P(LayoutsTest, ValuesAreTheSame) {
   net_->Forward();
   expected_->Forward();
   ExpectBlobsAgree();
+}
+
+// One position for each channel has one order: its conversion writes over the array that it reads.
+TEST_P(LayoutsTest, ABlobOfOnePositionIsNotCopied) {
+  const GraphsOff off;
+  const std::string text = InputText("data", {2, 3, 4, 4}) + ConvText("conv1", "data") +
+                           LayerText("Pooling", "pool1", {"conv1"}, "pool1",
+                                     "pooling_param { pool: AVE kernel_size: 4 stride: 4 }") +
+                           LayerText("Softmax", "prob", {"pool1"}, "prob");
+  expected_ = Make(text);
+  AddLibrary(ChannelsLastLibrary("channels_last", false));
+  net_ = Make(text);
+  EXPECT_EQ(net_->plan().conversions(), 1);
+  for (const int height : {4, 8, 4}) {
+    for (Net* net : {net_.get(), expected_.get()}) {
+      net->input_blobs()[0]->Reshape({2, 3, height, 4});
+      for (int pass = 0; pass < 3; ++pass) {
+        FillInputs(net, 5 + pass);
+        GetParam().device->ResetCounters();
+        net->Forward();
+      }
+      EXPECT_EQ(GetParam().device->counters().copies, 0) << height;
+    }
+    ExpectBlobsAgree();
+    for (Net* net : {net_.get(), expected_.get()}) {
+      FillInputs(net, 9);
+      net->Forward();
+    }
+    EXPECT_EQ(Values(*net_, "prob").size(), 2u * 5 * height / 4);
+    ExpectBlobsAgree();
+  }
 }
 
 TEST_P(LayoutsTest, OtherShapes) {

@@ -209,3 +209,15 @@ def test_a_warm_start_compiles_nothing(caffe_as):
         status, _, error = caffe_as('', *run, CAFFE_LOG='debug')
         assert status == 0
     assert 'loaded from the program cache' in error and 'compiled in' not in error
+
+
+@pytest.mark.parametrize('shim', ['', 'commands=0'])
+def test_graphs_have_the_same_bits_with_and_without_command_buffers(shim):
+    test = os.path.join(os.path.dirname(SHIM), 'test_net')
+    if not os.path.exists(test):
+        pytest.skip('no build/tests/test_net')
+    result = subprocess.run([test, '--gtest_filter=All/GraphValuesTest.*/opencl_0_float'],
+                            env=dict(os.environ, LD_PRELOAD=SHIM, CAFFE_SHIM=shim,
+                                     CAFFE_LOG='error'),
+                            capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0 and '[  PASSED  ] 6 tests.' in result.stdout, result.stdout

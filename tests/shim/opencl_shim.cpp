@@ -10,6 +10,7 @@
 //   denormals=0            without denormals in float
 //   rounding=0             without correctly rounded division; strict=1: refuses its build option
 //   dot=1                  with products of four bytes, see kernels/dialect/codes.h; dot=0: without
+//   commands=0             without command buffers
 //   memory=N               bytes of memory; buffers beyond it are refused
 //   version=1.1            the version of devices and of their language
 //   platform=NAME          the name of every platform; driver=VERSION: of every driver
@@ -217,6 +218,11 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
       break;
   }
   return REAL_OF(clGetDeviceInfo)(device, what, size, value, size_ret);
+}
+
+void* clGetExtensionFunctionAddressForPlatform(cl_platform_id platform, const char* name) {
+  if (Off("commands") && std::strcmp(name, "clCreateCommandBufferKHR") == 0) return nullptr;
+  return REAL_OF(clGetExtensionFunctionAddressForPlatform)(platform, name);
 }
 
 cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const char** strings,

@@ -216,15 +216,15 @@ std::vector<Case> Cases() {
 }
 
 struct CaseOnDevice {
-  Device* device;
+  RecordedOn on;
   Case one;
 };
 void PrintTo(const CaseOnDevice& value, std::ostream* out) { *out << value.one.name; }
 
 std::vector<CaseOnDevice> CasesOnDevices() {
   std::vector<CaseOnDevice> all;
-  for (Device* device : RecordingDevices()) {
-    for (const Case& one : Cases()) all.push_back({device, one});
+  for (const RecordedOn& on : RecordingDevices()) {
+    for (const Case& one : Cases()) all.push_back({on, one});
   }
   return all;
 }
@@ -232,7 +232,7 @@ std::vector<CaseOnDevice> CasesOnDevices() {
 class RecordedTrainingTest : public testing::TestWithParam<CaseOnDevice> {};
 
 TEST_P(RecordedTrainingTest, HasTheBitsOfTrainingWithoutGraphs) {
-  Recording recording(GetParam().device);
+  Recording recording(GetParam().on);
   Pair pair(GetParam().one, recording.device());
   pair.TrainTo(1);
   pair.ExpectEqualAndReplayed();
@@ -244,13 +244,13 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RecordedIterationsTest);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RecordedTrainingTest);
 INSTANTIATE_TEST_SUITE_P(All, RecordedTrainingTest, testing::ValuesIn(CasesOnDevices()),
                          [](const auto& info) {
-                           return DeviceName(*info.param.device) + "_" + info.param.one.name;
+                           return info.param.on.name() + "_" + info.param.one.name;
                          });
 
 constexpr char kMomentum[] = "momentum: 0.9 weight_decay: 0.01 ";
 
 // The events between iterations. `frees_memory` is the parameter's second part.
-class RecordedIterationsTest : public testing::TestWithParam<std::tuple<Device*, bool>> {
+class RecordedIterationsTest : public testing::TestWithParam<std::tuple<RecordedOn, bool>> {
  protected:
   Case One(const std::string& solver = kMomentum, DataType type = kFloat,
            const std::string& net = NetText()) const {
@@ -529,7 +529,7 @@ TEST_P(RecordedIterationsTest, SolversOfSeveralThreads) {
 INSTANTIATE_TEST_SUITE_P(All, RecordedIterationsTest,
                          testing::Combine(testing::ValuesIn(RecordingDevices()), testing::Bool()),
                          [](const auto& info) {
-                           return DeviceName(*std::get<0>(info.param)) +
+                           return std::get<0>(info.param).name() +
                                   (std::get<1>(info.param) ? "_freed" : "_stored");
                          });
 

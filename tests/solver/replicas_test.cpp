@@ -231,18 +231,18 @@ TEST_P(ReplicasTest, ViewsShowTheSumsAndChangeNoResult) {
   both.ExpectSame(second.seen, whole.seen, "second");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ReplicasTest, testing::ValuesIn(CasesOnDevices()),
-                         [](const auto& info) {
-                           return DeviceName(*info.param.device) + "_" + info.param.one.name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, ReplicasTest, testing::ValuesIn(CasesOnDevices()), [](const auto& info) {
+      return (RecordedOn{info.param.device, false}).name() + "_" + info.param.one.name;
+    });
 
-class RecordedReplicasTest : public testing::TestWithParam<Device*> {};
+class RecordedReplicasTest : public testing::TestWithParam<RecordedOn> {};
 
 // On a KeepingDevice, in any order that the memories allow.
 TEST_P(RecordedReplicasTest, AnIterationOfBothIsOneLaunchWithTheSameBits) {
   Recording recording(GetParam());
   for (const Case& one : Cases()) {
-    if (CompilesSlowly(*GetParam()) && one.name != "lenet_adam") continue;
+    if (CompilesSlowly(*GetParam().device) && one.name != "lenet_adam") continue;
     SCOPED_TRACE(one.name);
     Replicated both(one, recording.device());
     for (int i = 1; i <= 20; ++i) {
@@ -260,26 +260,29 @@ TEST_P(RecordedReplicasTest, AnIterationOfBothIsOneLaunchWithTheSameBits) {
 
 // Without an order by memory, the events between streams order the work of a record.
 TEST_P(RecordedReplicasTest, SumsAreBranchesOfTheGraph) {
-  if (GetParam()->can_capture()) GTEST_SKIP() << "the device records without a KeepingDevice";
-  KeepingDevice keeping(GetParam());
-  Replicated both(Cases()[2], &keeping);
+  Recording recording(GetParam());
+  const ScopedVariable linear("CAFFE_GRAPHS", "");
+  Device* const device = recording.device();
+  Replicated both(Cases()[2], device);
   Solver::StepTogether(both.replicas(), 6);
-  EXPECT_GT(keeping.joins, 0);
+  if (recording.keeping()) {
+    EXPECT_GT(recording.keeping()->joins, 0);
+  }
   both.whole().Step(6);
   for (int i = 7; i <= 20; ++i) {
     both.Step(1);
     both.ExpectEqual(Concat("iteration ", i));
   }
-  keeping.ResetCounters();
+  device->ResetCounters();
   Solver::StepTogether(both.replicas(), 1);
-  EXPECT_EQ(keeping.counters().graph_launches, 1);
-  EXPECT_EQ(keeping.counters().launches, 1);
+  EXPECT_EQ(device->counters().graph_launches, 1);
+  EXPECT_EQ(device->counters().launches, 1);
 }
 
 // Without a device that records there are none.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RecordedReplicasTest);
 INSTANTIATE_TEST_SUITE_P(All, RecordedReplicasTest, testing::ValuesIn(RecordingDevices()),
-                         [](const auto& info) { return DeviceName(*info.param); });
+                         [](const auto& info) { return info.param.name(); });
 
 Device* Cpu() { return TestDevices()[0]; }
 

@@ -11,15 +11,27 @@
 
 namespace caffe {
 
-// A device that can record: the given one, or one that keeps calls on it and records branches.
+// How work for a device is recorded: by the device, or by one that keeps calls on it.
+struct RecordedOn {
+  Device* device;
+  bool keeps;
+
+  std::string name() const {
+    std::string name = device->info().id + (keeps ? "_keeps" : "");
+    for (char& c : name) c = c == ':' ? '_' : c;
+    return name;
+  }
+};
+
+// A device that can record. Branches are tried where they are correct: not on CUDA.
 class Recording {
  public:
-  explicit Recording(Device* device) {
-    if (!device->can_capture()) {
-      keeping_ = std::make_unique<KeepingDevice>(device);
-      branches_.emplace("CAFFE_GRAPHS", "branches");
+  explicit Recording(RecordedOn on) : device_(on.device) {
+    if (on.keeps) {
+      keeping_ = std::make_unique<KeepingDevice>(on.device);
+      device_ = keeping_.get();
     }
-    device_ = keeping_ ? keeping_.get() : device;
+    if (device_->backend() != "cuda") branches_.emplace("CAFFE_GRAPHS", "branches");
   }
   Device* device() { return device_; }
   KeepingDevice* keeping() { return keeping_.get(); }  // null if the device itself records
@@ -30,20 +42,14 @@ class Recording {
   Device* device_;
 };
 
-// Those for which there is a Recording.
-inline std::vector<Device*> RecordingDevices() {
-  std::vector<Device*> all;
+inline std::vector<RecordedOn> RecordingDevices() {
+  std::vector<RecordedOn> all;
   for (Device* device : TestDevices()) {
+    if (device->can_capture()) all.push_back({device, false});
     // OpenCL's matrix products on GPUs are calls of a library.
-    if (CompilesSlowly(*device) || device->can_capture()) all.push_back(device);
+    if (CompilesSlowly(*device)) all.push_back({device, true});
   }
   return all;
-}
-
-inline std::string DeviceName(const Device& device) {
-  std::string name = device.info().id;
-  for (char& c : name) c = c == ':' ? '_' : c;
-  return name;
 }
 
 }  // namespace caffe

@@ -178,6 +178,28 @@ TEST_F(CommandsTest, ErrorsAreOneLine) {
   ExpectError({"train", "-solver", solver}, "nom");
 }
 
+// The number before " MiB" that follows the word.
+double MiBAfter(const std::string& text, const std::string& word) {
+  const size_t at = text.find(word + " ");
+  EXPECT_NE(at, std::string::npos) << word << "\n" << text;
+  return at == std::string::npos ? 0 : std::stod(text.substr(at + word.size()));
+}
+
+TEST_F(CommandsTest, TrainingStatesItsMemory) {
+  ASSERT_EQ(0, Run({"train", "-solver", Solver("momentum: 0.9"), "-gpu", "cpu"})) << err;
+  const size_t at = err.find("Memory needed: ");
+  ASSERT_NE(at, std::string::npos) << err;
+  const std::string line = err.substr(at, err.find('\n', at) - at);
+  double sum = 0;
+  for (const char* part :
+       {"activations", "diffs", ", weights", "derived weights", "workspace", "history"}) {
+    sum += MiBAfter(line, part);
+  }
+  EXPECT_GT(MiBAfter(line, "history"), 0);
+  EXPECT_NEAR(MiBAfter(line, "total"), sum, 1e-3 * sum);
+  EXPECT_GE(MiBAfter(err, "device peak"), MiBAfter(line, ", weights"));
+}
+
 TEST_F(CommandsTest, TrainsTestsAndResumes) {
   const std::string solver = Solver("snapshot: 2");
   ASSERT_EQ(0, Run({"train", "-solver", solver, "-gpu", "cpu"})) << err;

@@ -36,9 +36,9 @@ constexpr Command kCommands[] = {
      "Prints the time of forward and backward, whole and of each layer or step, and the memory.\n"},
     {"tune", TuneCommand, false, "measure all algorithms of the libraries for a model",
      "-model FILE [-weights FILE,...] [-train] [-gpu DEVICE] [-iterations N] [flags]",
-     "Measures every algorithm that cuDNN and cuBLASLt have for the operations of a net, and "
-     "keeps\n"
-     "the fastest ones in the program cache, where later runs find them. Prints the steps of a\n"
+     "Measures every algorithm that cuDNN and cuBLASLt have for the operations of a net, on\n"
+     "OpenCL libraries, tiles and pieces of a batch, and keeps the fastest ones in the program\n"
+     "cache, where later runs find them. Prints the steps of a\n"
      "forward with their times, and the choices.\n"},
     {"transform", TransformCommand, false, "rewrite a trained model: strip, fold, round",
      "-model FILE -weights FILE,... -passes LIST -out PREFIX [-shape N,C,H,W] [-type TYPE] "

@@ -17,6 +17,7 @@
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
 #include "commands/copy_weights.hpp"
+#include "commands/memory_line.hpp"
 #include "commands/pass_timers.hpp"
 #include "commands/results.hpp"
 #include "commands/step_table.hpp"
@@ -47,8 +48,6 @@ bool InFloats(const Net& net) {
   return std::all_of(net.layers().begin(), net.layers().end(),
                      [](const auto& layer) { return layer->types().compute.is_float(); });
 }
-
-double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 // Whether the net runs in phase TEST and computes in codes there.
 bool HasCodesInTest(const Options& options) {
@@ -175,11 +174,7 @@ int Time(const Options& options) {
   results.Print(Concat("Average Forward-Backward: ", Fixed(total / n), " ms."));
   results.Print(Concat("Total Time: ", Fixed(total), " ms."));
   results.Print(Concat("Images per second: ", Fixed(images), " (batch ", batch, ")"));
-  results.Print(Concat("Memory needed: activations ", Fixed(MiB(needs.data)), " MiB, diffs ",
-                       Fixed(MiB(needs.diffs + needs.parameter_diffs)), " MiB, weights ",
-                       Fixed(MiB(needs.parameters)), " MiB, derived weights ",
-                       Fixed(MiB(needs.derived)), " MiB, workspace ", Fixed(MiB(needs.workspace)),
-                       " MiB, total ", Fixed(MiB(needs.total())), " MiB"));
+  results.Print(MemoryLine(needs));
   results.Print(Concat("Memory: blobs ", Fixed(MiB(blobs)), " MiB, parameters ",
                        Fixed(MiB(parameters)), " MiB, device peak ", Fixed(MiB(peak)), " MiB"));
   log::Info("*** Benchmark ends ***");

@@ -5,6 +5,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/number_text.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/net/net_file.hpp"
 #include "caffe/solver/signal_handler.hpp"
@@ -12,6 +13,7 @@
 #include "caffe/solver/train_progress.hpp"
 #include "commands/choose_device.hpp"
 #include "commands/commands.hpp"
+#include "commands/memory_line.hpp"
 #include "commands/signal_actions.hpp"
 
 namespace caffe {
@@ -146,10 +148,14 @@ int TrainCommand(const Options& options) {
     progress = std::make_unique<TrainProgress>(&solver, solver.param().max_iter());
     solver.AddCallback(progress.get());
   }
+  log::Info(MemoryLine(solver.net()->memory_needs(), solver.history_bytes()));
   log::Info("Starting Optimization");
+  device->ResetPeak();
   solver.Solve();
   progress.reset();
   log::Info("Optimization Done.");
+  log::Info(Concat("Memory: device peak ", GeneralText(MiB(device->bytes_peak()), 6),
+                   " MiB, tests included"));
   if (signals.stopped_by() == 0) return 0;
   TellHowToResume(options, solver, signals.stopped_by());
   return 128 + signals.stopped_by();

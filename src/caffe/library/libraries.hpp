@@ -72,7 +72,8 @@ ConvLibrary HostQuantizedConvolutionLibrary();
 ConvLibrary GemmlowpConvolutionLibrary();
 // On CUDA devices, in both layouts.
 ConvLibrary CudnnLibrary();
-// On devices, through columns and products.
+// On devices, through columns and products. On OpenCL in pieces of as many images as `caffe tune`
+// found to be the fastest, otherwise of as many as the workspace may hold.
 std::unique_ptr<ConvOp> MakeDeviceConvolution(Device* device, const ConvDescriptor& descriptor,
                                               const GemmFactory& products);
 ConvLibrary DeviceQuantizedConvolutionLibrary();
@@ -94,10 +95,10 @@ ConvLibrary SmallWindowsLibrary(const ConvFactory& make);
 ConvLibrary SmallWindowsLibrary(const ConvFactory& make, int64_t most_bytes);
 // The same row; forward passes that need more workspace than that compute the batch in pieces.
 ConvLibrary InPieces(ConvLibrary row, int64_t most_workspace);
-// The name of the one of `rows` that computes a forward pass fastest, measured or known from
-// earlier.
+// The name of the one of `rows` that computes a forward pass fastest: known from earlier, otherwise
+// measured, or, unless it `measures`, the first one.
 std::string FastestForward(Device* device, const ConvDescriptor& descriptor,
-                           const std::vector<ConvLibrary>& rows);
+                           const std::vector<ConvLibrary>& rows, bool measures = true);
 // An operator that computes each pass by the one of `rows` that is fastest for it; if that refuses,
 // by the first of `all` that does not. What is measured is kept in the table of tuning results.
 std::unique_ptr<ConvOp> MakeMeasured(Device* device, const ConvDescriptor& descriptor,

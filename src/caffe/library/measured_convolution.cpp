@@ -84,7 +84,7 @@ double Measure(Device* device, ConvOp* op, Pass pass, const Scratch& s, double b
 
 // The name of the fastest row for a pass.
 std::string Fastest(Device* device, const ConvDescriptor& d, Pass pass,
-                    const std::vector<ConvLibrary>& rows) {
+                    const std::vector<ConvLibrary>& rows, bool measures = true) {
   std::string names;
   for (const ConvLibrary& row : rows) names += (names.empty() ? "" : ", ") + row.name;
   const ConvDescriptor only = Only(d, {pass});
@@ -100,6 +100,7 @@ std::string Fastest(Device* device, const ConvDescriptor& d, Pass pass,
                             return Measure(device, op.get(), pass, *scratch, best);
                           }});
   }
+  if (!measures) return KnownFastest(operation, candidates).value_or(rows[0].name);
   return FastestOf(operation, candidates);
 }
 
@@ -185,8 +186,8 @@ class MeasuredConvOp final : public ConvOp {
 }  // namespace
 
 std::string FastestForward(Device* device, const ConvDescriptor& d,
-                           const std::vector<ConvLibrary>& rows) {
-  return Fastest(device, d, Pass::kForward, rows);
+                           const std::vector<ConvLibrary>& rows, bool measures) {
+  return Fastest(device, d, Pass::kForward, rows, measures);
 }
 
 std::unique_ptr<ConvOp> MakeMeasured(Device* device, const ConvDescriptor& d,

@@ -7,6 +7,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/opencl/driver_check.hpp"
+#include "caffe/device/opencl/opencl_graph.hpp"
 #include "caffe/device/opencl/opencl_program.hpp"
 #include "caffe/device/opencl/pocl_cache.hpp"
 
@@ -33,7 +34,8 @@ OpenClDevice::OpenClDevice(DeviceInfo info, cl_platform_id platform, cl_device_i
     : Device(std::move(info)),
       platform_(platform),
       id_(id),
-      where_(info_.id + " (" + info_.name + ")") {
+      where_(info_.id + " (" + info_.name + ")"),
+      command_buffers_(opencl::CommandBufferFunctions::Find(platform, id)) {
   identity_ =
       Concat(opencl::PlatformText(platform, CL_PLATFORM_NAME), "\n",
              opencl::PlatformText(platform, CL_PLATFORM_VERSION), "\n", info_.vendor, "\n",
@@ -111,6 +113,46 @@ cl_command_queue OpenClDevice::queue() {
   return static_cast<OpenClStream&>(*current_stream()).queue();
 }
 
+void* OpenClDevice::native_stream() {
+  CAFFE_CHECK(!record(), where_, ": a call of a library cannot be recorded");
+  return queue();
+}
+
+cl_command_queue OpenClDevice::BranchQueue(size_t index) {
+  const std::lock_guard lock(branch_mutex_);
+  while (branch_queues_.size() <= index) branch_queues_.push_back(MakeQueue());
+  return branch_queues_[index].get();
+}
+
+opencl::Record* OpenClDevice::record() { return Capture::Recording(this) ? &record_ : nullptr; }
+
+void OpenClDevice::Submit(const opencl::Work& work, const std::string& where,
+                          std::shared_ptr<const void> keeps) {
+  if (opencl::Record* const record = this->record()) [[unlikely]] {
+    record->Add(current_stream(), work, where, std::move(keeps));
+  } else {
+    opencl::Enqueue(work, queue(), {}, nullptr, where);
+  }
+}
+
+Stream* OpenClDevice::DoBeginCapture() {
+  Open();
+  if (!capture_stream_) capture_stream_ = std::make_unique<OpenClStream>(this, MakeQueue());
+  record_ = {};
+  return capture_stream_.get();
+}
+
+std::unique_ptr<Graph> OpenClDevice::DoEndCapture(bool keep) {
+  std::vector<opencl::Command> commands = record_.Take();
+  record_ = {};
+  return keep ? std::make_unique<OpenClGraph>(this, std::move(commands)) : nullptr;
+}
+
+bool OpenClDevice::DoOrderAfter(std::span<const int> pieces) {
+  record_.OrderAfter(pieces);
+  return true;
+}
+
 std::unique_ptr<Stream> OpenClDevice::DoCreateStream() {
   Open();
   return std::make_unique<OpenClStream>(this, MakeQueue());
@@ -161,9 +203,9 @@ void OpenClDevice::DoDownload(void* target, DevicePtr source, int64_t bytes) {
 
 void OpenClDevice::DoCopy(DevicePtr target, DevicePtr source, int64_t bytes) {
   if (bytes <= 0 || target == source) return;
-  opencl::Check(clEnqueueCopyBuffer(queue(), Buffer(source), Buffer(target), source.offset,
-                                    target.offset, bytes, 0, nullptr, nullptr),
-                "clEnqueueCopyBuffer", where_);
+  Submit(opencl::CopyWork{Buffer(source), Buffer(target), static_cast<size_t>(source.offset),
+                          static_cast<size_t>(target.offset), static_cast<size_t>(bytes)},
+         where_);
 }
 
 void OpenClDevice::DoFill(DevicePtr target, uint8_t byte, int64_t bytes) {
@@ -172,9 +214,9 @@ void OpenClDevice::DoFill(DevicePtr target, uint8_t byte, int64_t bytes) {
   pattern.fill(byte);
   const auto fill = [&](int64_t offset, int64_t count, size_t pattern_bytes) {
     if (count == 0) return;
-    opencl::Check(clEnqueueFillBuffer(queue(), Buffer(target), pattern.data(), pattern_bytes,
-                                      offset, count, 0, nullptr, nullptr),
-                  "clEnqueueFillBuffer", where_);
+    Submit(opencl::FillWork{Buffer(target), pattern, pattern_bytes, static_cast<size_t>(offset),
+                            static_cast<size_t>(count)},
+           where_);
   };
   // Some drivers write one pattern per work item, so a wide pattern covers as much as possible.
   const int64_t end = target.offset + bytes;

@@ -3,12 +3,16 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "caffe/core/process_mark.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/device/opencl/opencl_api.hpp"
+#include "caffe/device/opencl/opencl_command_buffer.hpp"
+#include "caffe/device/opencl/opencl_record.hpp"
 #include "caffe/device/opencl/opencl_stream.hpp"
 
 namespace caffe {
@@ -24,11 +28,26 @@ class OpenClDevice : public Device {
   ~OpenClDevice() override;
 
   Stream* default_stream() override;
+  // Throws while the calling thread records: calls of libraries cannot be recorded.
+  void* native_stream() override;
+  bool can_capture() const override { return true; }
 
   cl_device_id id() const { return id_; }
   cl_context context();
   cl_command_queue queue();  // of the calling thread's stream
   opencl::Handle<cl_command_queue> MakeQueue(cl_command_queue_properties properties = 0);
+  // Queues for branches of graphs; each graph waits for what it has enqueued on them.
+  cl_command_queue BranchQueue(size_t index);
+  // The commands that the calling thread records; null if it does not record.
+  opencl::Record* record();
+  // Enqueues the work on the calling thread's stream, or records it. `keeps` is what recorded work
+  // uses.
+  void Submit(const opencl::Work& work, const std::string& where,
+              std::shared_ptr<const void> keeps = nullptr);
+  // Null if the driver has no command buffers.
+  const opencl::CommandBufferFunctions* command_buffers() const {
+    return command_buffers_ ? &*command_buffers_ : nullptr;
+  }
   // "opencl:0 (NVIDIA H200)", for messages.
   const std::string& where() const { return where_; }
   // Identifies this device and its compiler in the program cache.
@@ -49,6 +68,9 @@ class OpenClDevice : public Device {
   void DoSynchronize() override;
   std::unique_ptr<Stream> DoCreateStream() override;
   std::shared_ptr<Program> DoBuild(const ProgramText& text, bool use_cache) override;
+  Stream* DoBeginCapture() override;
+  std::unique_ptr<Graph> DoEndCapture(bool keep) override;
+  bool DoOrderAfter(std::span<const int> pieces) override;
 
  private:
   // Creates the context at the first call. Throws in a process that was forked after the device was
@@ -72,6 +94,12 @@ class OpenClDevice : public Device {
   std::atomic<bool> open_{false};
   opencl::Handle<cl_context> context_;
   std::unique_ptr<OpenClStream> default_stream_;
+
+  const std::optional<opencl::CommandBufferFunctions> command_buffers_;
+  opencl::Record record_;  // of the thread that records
+  std::unique_ptr<OpenClStream> capture_stream_;
+  std::mutex branch_mutex_;
+  std::vector<opencl::Handle<cl_command_queue>> branch_queues_;
 
   std::once_flag driver_checked_;
   std::mutex late_mutex_;

@@ -13,8 +13,12 @@ OpenClEvent::OpenClEvent(const Stream& stream, opencl::Handle<cl_event> reached,
       time_(std::move(time)),
       where_(std::move(where)) {}
 
+OpenClEvent::OpenClEvent(const Stream& stream, std::vector<int> recorded, std::string where)
+    : Event(stream), recorded_(std::move(recorded)), where_(std::move(where)) {}
+
 void OpenClEvent::Wait() {
   made_in_.Check(where_);
+  CAFFE_CHECK(reached_, where_, ": the host cannot wait for an event of a record");
   const cl_event event = reached_.get();
   opencl::Check(clWaitForEvents(1, &event), "clWaitForEvents", where_);
 }

@@ -1,6 +1,7 @@
 #include "caffe/device/opencl/opencl_kernel.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -71,15 +72,16 @@ OpenClKernel::OpenClKernel(OpenClDevice* device, std::shared_ptr<OpenClProgram> 
   while (group_size_ > 1 && group_size_ > limit) group_size_ /= 2;
 }
 
-void OpenClKernel::SetArgument(cl_uint index, size_t size, const void* value, size_t parameter) {
-  const cl_int code = clSetKernelArg(kernel_.get(), index, size, value);
+void OpenClKernel::SetArgument(cl_kernel kernel, cl_uint index, size_t size, const void* value,
+                               size_t parameter) const {
+  const cl_int code = clSetKernelArg(kernel, index, size, value);
   if (code != CL_SUCCESS) [[unlikely]] {
     opencl::Check(code, "clSetKernelArg",
                   where_ + ", argument " + signature_.parameters[parameter].name);
   }
 }
 
-void OpenClKernel::SetArguments(const KernelArguments& arguments) {
+void OpenClKernel::SetArguments(cl_kernel kernel, const KernelArguments& arguments) const {
   // Throws in a forked process, where a thread of the parent may hold the driver's locks.
   opencl_device_->queue();
   cl_uint index = 0;
@@ -103,7 +105,7 @@ void OpenClKernel::SetArguments(const KernelArguments& arguments) {
         } catch (const Error& error) {
           CAFFE_THROW(where_, ", argument ", signature_.parameters[i].name, ": ", error.what());
         }
-        SetArgument(index++, size, bytes, i);
+        SetArgument(kernel, index++, size, bytes, i);
         break;
       }
       case Slot::Kind::kPointer: {
@@ -114,21 +116,30 @@ void OpenClKernel::SetArguments(const KernelArguments& arguments) {
                     " bytes into its buffer, which is not a multiple of ", slot.element_bytes,
                     ", the size of ", signature_.parameters[i].type);
         const cl_int zero = argument.zero;
-        SetArgument(index++, sizeof buffer, buffer == nullptr ? nullptr : &buffer, i);
-        SetArgument(index++, sizeof offset, &offset, i);
-        SetArgument(index++, sizeof zero, &zero, i);
+        SetArgument(kernel, index++, sizeof buffer, buffer == nullptr ? nullptr : &buffer, i);
+        SetArgument(kernel, index++, sizeof offset, &offset, i);
+        SetArgument(kernel, index++, sizeof zero, &zero, i);
         break;
       }
     }
   }
 }
 
-void OpenClKernel::Enqueue(cl_uint dimensions, const size_t* global, const size_t* local) {
-  const cl_int code = clEnqueueNDRangeKernel(opencl_device_->queue(), kernel_.get(), dimensions,
-                                             nullptr, global, local, 0, nullptr, nullptr);
-  if (code != CL_SUCCESS) [[unlikely]] {
-    opencl::Check(code, "clEnqueueNDRangeKernel", where_);
+void OpenClKernel::Submit(opencl::LaunchWork launch, const KernelArguments& arguments) {
+  if (opencl_device_->record()) [[unlikely]] {
+    struct Recorded {
+      std::shared_ptr<OpenClProgram> program;
+      opencl::Handle<cl_kernel> kernel;
+    };
+    const auto recorded =
+        std::make_shared<Recorded>(program_, program_->MakeKernel(signature_.name));
+    launch.kernel = recorded->kernel.get();
+    SetArguments(launch.kernel, arguments);
+    return opencl_device_->Submit(launch, where_, recorded);
   }
+  launch.kernel = kernel_.get();
+  SetArguments(launch.kernel, arguments);
+  opencl_device_->Submit(launch, where_);
   if (!launched_) {
     launched_ = true;
     program_->NoteLaunch(signature_.name);
@@ -143,13 +154,12 @@ void OpenClKernel::DoLaunch(const LaunchRange& range, const KernelArguments& arg
   CAFFE_CHECK(!overflow && items > 0 && (program_->wide_index() || items <= kMost), where_, ": ",
               range.rows, " x ", range.columns,
               " work items are more than its 32-bit index can count");
-  SetArguments(arguments);
   const size_t global = (static_cast<size_t>(items) + group_size_ - 1) / group_size_ * group_size_;
-  Enqueue(1, &global, &group_size_);
+  Submit({nullptr, 1, {global, 1, 1}, {group_size_, 1, 1}}, arguments);
 }
 
 void OpenClKernel::DoLaunchGroups(const LaunchGroups& groups, const KernelArguments& arguments) {
-  size_t global[3], local[3];
+  std::array<size_t, 3> global, local;
   int64_t local_items = 1, group_count = 1;
   for (int i = 0; i < 3; ++i) {
     local[i] = static_cast<size_t>(groups.local[i]);
@@ -162,8 +172,7 @@ void OpenClKernel::DoLaunchGroups(const LaunchGroups& groups, const KernelArgume
               " work items, but this kernel runs with at most ", most_items_, " of the device's ",
               opencl_device_->info().max_group_size);
   CAFFE_CHECK(groups.local_bytes == 0, where_, ": OpenCL kernels state their local memory");
-  SetArguments(arguments);
-  Enqueue(3, global, local);
+  Submit({nullptr, 3, global, local}, arguments);
 }
 
 }  // namespace caffe

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "caffe/device/kernel.hpp"
-#include "caffe/device/opencl/opencl_api.hpp"
+#include "caffe/device/opencl/opencl_work.hpp"
 
 namespace caffe {
 
@@ -33,9 +33,11 @@ class OpenClKernel : public Kernel {
     int64_t element_bytes = 1;
   };
 
-  void SetArguments(const KernelArguments& arguments);
-  void SetArgument(cl_uint index, size_t size, const void* value, size_t parameter);
-  void Enqueue(cl_uint dimensions, const size_t* global, const size_t* local);
+  void SetArguments(cl_kernel kernel, const KernelArguments& arguments) const;
+  void SetArgument(cl_kernel kernel, cl_uint index, size_t size, const void* value,
+                   size_t parameter) const;
+  // A launch that is recorded keeps its arguments in a kernel of its own.
+  void Submit(opencl::LaunchWork launch, const KernelArguments& arguments);
 
   OpenClDevice* opencl_device_;
   std::shared_ptr<OpenClProgram> program_;

@@ -219,10 +219,14 @@ std::unique_ptr<Kernel> OpenClProgram::CreateKernel(const std::string& name) {
                    [&](const KernelSignature& kernel) { return kernel.name == name; });
   CAFFE_CHECK(signature != text_.kernels.end(), where_, ": no kernel ", name, "; it has ",
               KernelNames(text_));
+  return std::make_unique<OpenClKernel>(device_, shared_from_this(), *signature, MakeKernel(name));
+}
+
+opencl::Handle<cl_kernel> OpenClProgram::MakeKernel(const std::string& name) const {
   cl_int code = CL_SUCCESS;
   opencl::Handle<cl_kernel> handle(clCreateKernel(program_.get(), name.c_str(), &code));
   opencl::Check(code, "clCreateKernel", where_ + ", kernel " + name);
-  return std::make_unique<OpenClKernel>(device_, shared_from_this(), *signature, std::move(handle));
+  return handle;
 }
 
 void OpenClProgram::NoteLaunch(const std::string& kernel) {

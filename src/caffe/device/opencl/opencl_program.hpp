@@ -22,6 +22,8 @@ class OpenClProgram : public Program, public std::enable_shared_from_this<OpenCl
   ~OpenClProgram() override;
 
   std::unique_ptr<Kernel> CreateKernel(const std::string& name) override;
+  // A new object, whose arguments are not set.
+  opencl::Handle<cl_kernel> MakeKernel(const std::string& name) const;
 
   const std::string& name() const { return text_.name; }
   const ProgramText& text() const { return text_; }  // without its source

@@ -51,6 +51,9 @@ opencl::Handle<cl_event> OpenClStream::RecordTime(cl_event reached) {
 
 std::unique_ptr<Event> OpenClStream::Record(bool timed) {
   owner().context();  // throws in a forked process
+  if (opencl::Record* const record = owner().record()) {
+    return std::make_unique<OpenClEvent>(*this, record->Ends(this), where_);
+  }
   cl_event event = nullptr;
   opencl::Check(clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &event),
                 "clEnqueueMarkerWithWaitList", where_);
@@ -69,7 +72,13 @@ void OpenClStream::Synchronize() {
 
 void OpenClStream::DoWaitFor(Event& event) {
   owner().context();
-  const cl_event reached = static_cast<OpenClEvent&>(event).reached();
+  const auto& awaited = static_cast<OpenClEvent&>(event);
+  if (opencl::Record* const record = owner().record()) {
+    CAFFE_CHECK(!awaited.reached(), where_, ": a record cannot wait for work outside of it");
+    return record->WaitFor(this, awaited.recorded());
+  }
+  const cl_event reached = awaited.reached();
+  CAFFE_CHECK(reached, where_, ": an event of a record has no meaning outside of it");
   opencl::Check(clEnqueueBarrierWithWaitList(queue_.get(), 1, &reached, nullptr),
                 "clEnqueueBarrierWithWaitList", where_);
 }

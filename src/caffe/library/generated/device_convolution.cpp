@@ -8,6 +8,7 @@
 #include "caffe/library/bias.hpp"
 #include "caffe/library/generated/columns.hpp"
 #include "caffe/library/libraries.hpp"
+#include "caffe/library/tuning_table.hpp"
 #include "caffe/library/workspace_layout.hpp"
 
 namespace caffe {
@@ -17,7 +18,9 @@ namespace {
 // directly. Gradients of weights: one product per image, summed in a fixed order.
 class DeviceConvOp final : public ConvOp {
  public:
-  DeviceConvOp(Device* device, const ConvDescriptor& d, const GemmFactory& products)
+  // `piece`: the images of a forward pass, and of gradients of data, at a time; 0: as many as the
+  // workspace may hold.
+  DeviceConvOp(Device* device, const ConvDescriptor& d, const GemmFactory& products, int64_t piece)
       : ConvOp(d),
         products_(products),
         pointwise_(d.geometry.pointwise()),
@@ -28,7 +31,7 @@ class DeviceConvOp final : public ConvOp {
               d.backward_weights),
         columns_(device, d, d.forward || d.backward_weights, d.backward_data) {
     const int64_t limit = columns_.WorkspaceLimit(), part = Bytes(d.master(), d.weight_count());
-    chunk_ = columns_.ImagesIn(limit);
+    chunk_ = piece > 0 ? piece : columns_.ImagesIn(limit);
     part_chunk_ = columns_.ImagesIn(limit, part);
     for (const int64_t images : {chunk_, d.batch % chunk_}) {
       if (images > 0 && d.forward) forward_[images] = Make(ForwardProduct(images));
@@ -55,6 +58,7 @@ class DeviceConvOp final : public ConvOp {
   int64_t workspace_bytes() const override {
     return std::max(layout_.bytes(), bias_.workspace_bytes());
   }
+  int64_t piece() const { return chunk_; }
 
  protected:
   void DoForward(const ConvArguments& a) override {
@@ -227,7 +231,25 @@ class DeviceConvOp final : public ConvOp {
 
 std::unique_ptr<ConvOp> MakeDeviceConvolution(Device* device, const ConvDescriptor& d,
                                               const GemmFactory& products) {
-  return std::make_unique<DeviceConvOp>(device, d, products);
+  auto whole = std::make_unique<DeviceConvOp>(device, d, products, 0);
+  if (device->backend() != "opencl" || !d.forward || d.geometry.pointwise()) return whole;
+  constexpr int64_t kMostPieces = 16;
+  std::vector<ConvLibrary> rows;
+  std::map<std::string, int64_t> pieces;
+  for (int64_t piece = whole->piece(); piece >= 1 && whole->piece() / piece < kMostPieces;
+       piece /= 2) {
+    ConvLibrary row;
+    row.name = Concat(whole->library(), ", pieces of ", piece, piece == 1 ? " image" : " images");
+    row.make = [=](Device* on, const ConvDescriptor& one) {
+      return std::make_unique<DeviceConvOp>(on, one, products, piece);
+    };
+    pieces[row.name] = piece;
+    rows.push_back(std::move(row));
+  }
+  if (rows.size() < 2) return whole;
+  const int64_t piece = pieces.at(FastestForward(device, d, rows, TuningIsExhaustive()));
+  if (piece == whole->piece()) return whole;
+  return std::make_unique<DeviceConvOp>(device, d, products, piece);
 }
 
 }  // namespace caffe

@@ -233,7 +233,7 @@ MemoryPlan MemoryPlan::Make(const std::vector<Step>& steps, const std::vector<in
   std::vector<Buffer> fewer = buffers;
   std::vector<int> same = Join(steps, count, &fewer);
   std::vector<Placed> joined = Place(fewer, end);
-  const bool joins = fewer.size() < buffers.size() && End(joined) < End(best);
+  const bool joins = fewer.size() < buffers.size() && End(joined) <= End(best);
   if (joins) best = std::move(joined);
   MemoryPlan plan;
   plan.offsets.assign(count, kOwn);

@@ -126,8 +126,9 @@ class Builder {
     for (const Step& step : plan_.steps) {
       const int first = step.nodes[0];
       MemoryPlan::Step use{step.reads, step.writes};
-      if (step.over >= 0) {
-        use.over = step.over;
+      // A conversion may write over its array if the shape has one order in both layouts.
+      if (step.over >= 0 || step.converts()) {
+        use.over = step.converts() ? step.reads[0] : step.over;
         use.written = step.writes[0];
       }
       out_.writes_nothing.push_back(!step.converts() && IsAlias(first));

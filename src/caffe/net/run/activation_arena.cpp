@@ -180,6 +180,7 @@ void ActivationArena::MakePlan() {
     for (int id : arrays_.steps[s].writes) steps[s].writes.push_back(buffer(id, s));
     const MemoryPlan::Step& step = arrays_.steps[s];
     if (step.over < 0 || IsPart(step.over) || IsPart(step.written)) continue;
+    if (!HaveOneOrder(step.over, step.written)) continue;
     steps[s].over = buffer(step.over, s);
     steps[s].written = buffer(step.written, s);
   }
@@ -189,6 +190,14 @@ void ActivationArena::MakePlan() {
   PlanWorkspaces(std::move(steps), bytes_, kept);
   FindLost();
   CountShares();
+}
+
+// Whether an element of one array has the place of that element of the other: they have one layout,
+// or layouts make no difference.
+bool ActivationArena::HaveOneOrder(int one, int other) const {
+  if (arrays_.arrays[one].layout == arrays_.arrays[other].layout) return true;
+  const Shape& shape = blobs_[other]->shape();
+  return shape.size() >= 2 && (shape[1] == 1 || ShapeCount(shape, 2) == 1);
 }
 
 // Gives the arrays of each pair in `joined` one root: that of the second.

@@ -105,6 +105,7 @@ class ActivationArena {
   void FindLost();
   void CountShares();
   void Borrow(int buffer);
+  bool HaveOneOrder(int one, int other) const;
   void JoinRoots();
   void FindUses();
   void PlaceParts(const std::set<int>& kept);
