@@ -213,9 +213,7 @@ struct Parser {
     Add("--self_test,--self-test", options.self_test, "device_query",
         "compare every kernel family with the CPU, in every type or in the listed ones");
     Add("--families", options.families, "device_query",
-        "of the self-test only these, separated by commas, such as Convolution,LSTM: their names "
-        "up "
-        "to the first comma")
+        "of the self-test only these, separated by semicolons, such as 'LSTM;Pooling, MAX'")
         ->type_name("LIST");
     Add("--report", options.report, "device_query",
         "write what a report of a fault needs to this file: devices, drivers, limits, all rows; no "

@@ -151,6 +151,12 @@ bool Describes(const ConvDescriptor& d) {
   // equal. Without other taps the graph has the strides of channels last.
   const bool one = g.input_count() == 1 && g.output_count() == 1;
   if (Narrow(d.in) && one && g.kernel_count() > 1 && d.x_layout == Layout::kNCHW) return false;
+  // An engine of cuDNN 9.14 for gradients of weights reads 8 channels at once, also where an image
+  // of three axes has fewer, and the device stops at the address.
+  constexpr int64_t kReadChannels = 8;
+  const bool whole =
+      d.in_channels / d.group % kReadChannels == 0 && d.out_channels / d.group % kReadChannels == 0;
+  if (Narrow(d.in) && g.axes() > 2 && d.backward_weights && !whole) return false;
   const Shape padded = g.padded();
   for (int i = 0; i < g.axes(); ++i) {
     if (padded[i] != g.input[i] + 2 * g.pad[i]) return false;  // windows reach beyond the padding
