@@ -13,8 +13,8 @@ from .net_spec import layers as L
 
 # Layers that keep the position of every element.
 PASS_THROUGH_LAYERS = ['BatchNorm', 'Bias', 'BN', 'Clip', 'Dropout', 'Eltwise', 'ELU', 'Exp', 'Log',
-                       'LRN', 'MVN', 'Noise', 'Power', 'PReLU', 'Quantizer', 'ReLU', 'ReLU6',
-                       'Scale', 'Split', *_function_layers()]
+                       'LRN', 'MVN', 'Noise', 'Normalize', 'Power', 'PReLU', 'Quantizer', 'ReLU',
+                       'ReLU6', 'Scale', 'Split', *_function_layers()]
 
 # Layers that move a window over the image.
 WINDOW_LAYERS = ['Convolution', 'ConvolutionDepthwise', 'DepthwiseConvolution', 'Im2col', 'Pooling']

@@ -64,6 +64,21 @@ TEST(TransformerTest, CropFromTheCentreRoundsDown) {
   EXPECT_EQ(Transformed(transformer, Counting(2, 5, 4)), Floats({5, 6, 9, 10, 25, 26, 29, 30}));
 }
 
+TEST(TransformerTest, CropsNeedNotBeSquare) {
+  const Transformer transformer(Parameter("crop_h: 1 crop_w: 3"), false, 1);
+  EXPECT_EQ(transformer.OutputShape(Counting(1, 5, 5)), Shape({1, 1, 3}));
+  EXPECT_EQ(Transformed(transformer, Counting(1, 5, 5)), Floats({11, 12, 13}));
+  const Transformer random(Parameter("crop_h: 2 crop_w: 4"), true, 7);
+  std::map<float, int> corners;
+  for (uint64_t record = 0; record < 2000; ++record) {
+    const Floats out = Transformed(random, Counting(1, 3, 4), record);
+    EXPECT_EQ(out[7], out[0] + 7);
+    ++corners[out[0]];
+  }
+  ASSERT_EQ(corners.size(), 2u);  // rows 0 and 1
+  for (const auto& [corner, count] : corners) EXPECT_NEAR(count, 1000, 150) << corner;
+}
+
 TEST(TransformerTest, RandomCropReachesEveryPlaceEquallyOften) {
   const Transformer transformer(Parameter("crop_size: 2"), true, 7);
   std::map<float, int> corners;  // the first pixel says where the crop was
@@ -258,6 +273,16 @@ TEST(TransformerTest, ParametersThatContradict) {
   EXPECT_TRUE(Holds(error("crop_size: 4"), "crop_size 4 is larger than the image of 3 x 4"));
   EXPECT_TRUE(
       Holds(error("mean_value: 1 mean_value: 2 mean_value: 3"), "3 mean_value for 2 channels"));
+  EXPECT_TRUE(Holds(error("crop_size: 2 crop_h: 2 crop_w: 2"),
+                    "give either crop_size, or crop_h and crop_w"));
+  EXPECT_TRUE(Holds(error("crop_h: 2"), "give crop_h and crop_w together"));
+  EXPECT_TRUE(Holds(error("crop_h: 1 crop_w: 5"),
+                    "crop_h 1 and crop_w 5 are larger than the image of 3 x 4"));
+  for (const char* field :
+       {"resize_param", "noise_param", "distort_param", "expand_param", "emit_constraint"}) {
+    EXPECT_TRUE(Holds(error(Concat(field, " { }")),
+                      Concat(field, " is not supported; resize and distort the images before")));
+  }
   EXPECT_EQ(error("force_gray: true"), "");
 }
 

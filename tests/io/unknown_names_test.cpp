@@ -37,13 +37,13 @@ TEST(UnknownNamesTest, OneMessageListsEverything) {
                      "layer { name: 'conv' type: 'Convolution'\n"                        // 2
                      "  convolution_param { num_ouput: 8 kernel_size: 3 } }\n"           // 3
                      "layer {\n"                                                         // 4
-                     "  name: \"norm\" type: \"Normalize\"\n"                            // 5
-                     "  norm_param { across_spatial: false\n"                            // 6
+                     "  name: \"corr\" type: \"Correlation\"\n"                          // 5
+                     "  correlation_param { pad: 4\n"                                    // 6
                      "               scale_filler { type: \"constant\" value: 20 } }\n"  // 7
                      "}\n"                                                               // 8
-                     "layer { name: 'prior1' type: 'PriorBox'\n"                         // 9
-                     "  prior_box_param { min_size: 30 variance: [0.1, 0.2] } }\n"       // 10
-                     "layer { name: 'prior2' type: 'PriorBox' }\n"                       // 11
+                     "layer { name: 'crf1' type: 'DenseCRF'\n"                           // 9
+                     "  dense_crf_param { max_iter: 30 weight: [0.1, 0.2] } }\n"         // 10
+                     "layer { name: 'crf2' type: 'DenseCRF' }\n"                         // 11
                      "layer { name: 'norm' type: 'MVN' }\n"                              // 12
                      "layer { name: 'odd' type: 'Whatsit' whatsit_param { a: 1 } }\n"    // 13
                      "layer { name: 'pool' type: 'Pooling'\n"                            // 14
@@ -52,16 +52,16 @@ TEST(UnknownNamesTest, OneMessageListsEverything) {
             "8 unknown names:\n"
             "  line 3: layer conv (Convolution): ConvolutionParameter has no field \"num_ouput\"; "
             "did you mean \"num_output\"?\n"
-            "  line 4: layer norm (Normalize): unknown type with norm_param\n"
-            "  line 9: layer prior1 (PriorBox): unknown type with prior_box_param\n"
-            "  line 11: layer prior2 (PriorBox): unknown type\n"
+            "  line 4: layer corr (Correlation): unknown type with correlation_param\n"
+            "  line 9: layer crf1 (DenseCRF): unknown type with dense_crf_param\n"
+            "  line 11: layer crf2 (DenseCRF): unknown type\n"
             "  line 12: layer norm (MVN): unknown type\n"
             "  line 13: layer odd (Whatsit): unknown type with whatsit_param\n"
             "  line 15: layer pool (Pooling): PoolingParameter.pool has no value LP; it has MAX, "
             "AVE, STOCHASTIC\n"
             "  line 16: NetParameter has no field \"colour\"\n" +
-                DescribeForeignLayer("Normalize") + "\n" + DescribeForeignLayer("PriorBox") + "\n" +
-                DescribeForeignLayer("MVN") +
+                DescribeForeignLayer("Correlation") + "\n" + DescribeForeignLayer("DenseCRF") +
+                "\n" + DescribeForeignLayer("MVN") +
                 "\n`caffe layers` lists all types; write a missing one in Python (docs/python.md, "
                 "\"Layers in Python\")");
 }
@@ -73,9 +73,9 @@ TEST(UnknownNamesTest, ASingleOneIsOneLine) {
   EXPECT_EQ(NetError("layer { type: 'Convolution'\n convolution_param { relu: true } }"),
             "line 2: a layer of type Convolution: ConvolutionParameter has no field \"relu\"; "
             "relu: a field of Intel Caffe, not in Cortado; write a ReLU layer after it");
-  EXPECT_EQ(NetError("layer { name: 'p' type: 'PriorBox'\n prior_box_param { } }"),
-            "line 1: layer p (PriorBox): unknown type with prior_box_param; PriorBox: a layer of "
-            "SSD, not in Cortado; write it as a layer in Python (docs/python.md, \"Layers in "
+  EXPECT_EQ(NetError("layer { name: 'p' type: 'DenseCRF'\n dense_crf_param { } }"),
+            "line 1: layer p (DenseCRF): unknown type with dense_crf_param; DenseCRF: a layer of "
+            "DeepLab, not in Cortado; write it as a layer in Python (docs/python.md, \"Layers in "
             "Python\")");
 }
 

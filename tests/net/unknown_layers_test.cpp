@@ -58,13 +58,14 @@ TEST(UnknownLayersTest, AreListedBesideUnknownFields) {
 TEST(UnknownLayersTest, LayersThatAreLeftOutMayBeUnknown) {
   const TemporaryFolder folder;
   const std::string text =
-      "layer { name: 'data' type: 'AnnotatedData' top: 'data' include { phase: TRAIN } }\n"
+      "layer { name: 'data' type: 'DetectNetTransformation' top: 'data' include { phase: TRAIN } "
+      "}\n"
       "layer { name: 'data' type: 'Input' top: 'data' include { phase: TEST }\n"
       "        input_param { shape { dim: 2 } } }\n"
-      "layer { name: 'p' type: 'PriorBox' bottom: 'data' top: 'p' include { stage: 'boxes' } }\n"
+      "layer { name: 'p' type: 'DenseCRF' bottom: 'data' top: 'p' include { stage: 'boxes' } }\n"
       "layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'r' }\n";
   EXPECT_EQ(FileError(folder, text), "");
-  EXPECT_TRUE(Holds(FileError(folder, text, 0), "line 1: layer data (AnnotatedData)"));
+  EXPECT_TRUE(Holds(FileError(folder, text, 0), "line 1: layer data (DetectNetTransformation)"));
   EXPECT_TRUE(Holds(FileError(folder, text + "layer { name: 'e' type: 'Unheard' }"),
                     "line 6: layer e (Unheard)"));
 }
@@ -73,10 +74,10 @@ TEST(UnknownLayersTest, LayersThatAreLeftOutMayBeUnknown) {
 TEST(UnknownLayersTest, LayersThatAreLeftOutMayHaveUnknownFields) {
   const TemporaryFolder folder;
   const std::string text =
-      "layer { name: 'data' type: 'AnnotatedData' top: 'data'\n"
+      "layer { name: 'data' type: 'DetectNetTransformation' top: 'data'\n"
       "  include { phase: TRAIN }\n"
-      "  transform_param { resize_param { prob: 1 } mirror: true }\n"
-      "  annotated_data_param { batch_sampler { max_sample: 1 } } }\n"
+      "  transform_param { random_resize_param { min_size: 1 } mirror: true }\n"
+      "  detectnet_groundtruth_param { stride: 1 } }\n"
       "layer { name: 'pool' type: 'Pooling' bottom: 'data' top: 'pool' exclude { phase: TEST }\n"
       "  pooling_param { pool: LP kernel_size: 2 } }\n"
       "layer { name: 'data' type: 'Input' top: 'data' include { phase: TEST }\n"
@@ -88,14 +89,15 @@ TEST(UnknownLayersTest, LayersThatAreLeftOutMayHaveUnknownFields) {
       FileError(folder, text, 0),
       folder / "net.prototxt" +
           ": 3 unknown names:\n"
-          "  line 1: layer data (AnnotatedData) with annotated_data_param: there is no layer "
-          "type 'AnnotatedData'\n"
-          "  line 3: layer data (AnnotatedData): TransformationParameter has no field "
-          "\"resize_param\"\n"
+          "  line 1: layer data (DetectNetTransformation) with detectnet_groundtruth_param: there "
+          "is no layer "
+          "type 'DetectNetTransformation'\n"
+          "  line 3: layer data (DetectNetTransformation): TransformationParameter has no field "
+          "\"random_resize_param\"\n"
           "  line 6: layer pool (Pooling): PoolingParameter.pool has no value LP; it has MAX, "
           "AVE, STOCHASTIC\n" +
-          DescribeForeignLayer("AnnotatedData") + "\n" +
-          DescribeForeignField("caffe.TransformationParameter", "resize_param"));
+          DescribeForeignLayer("DetectNetTransformation") + "\n" +
+          DescribeForeignField("caffe.TransformationParameter", "random_resize_param"));
 }
 
 TEST(UnknownLayersTest, LayersThatStayMayNotHaveUnknownFields) {

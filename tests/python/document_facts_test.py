@@ -419,6 +419,19 @@ def trains_with_narrow_weights():
     return solver_with(net_param=net).net.params['p'][0].data.dtype != 'float32'
 
 
+def transforms(field):
+    """Whether ImageData takes this message in its transform_param."""
+    with tempfile.TemporaryDirectory() as folder:
+        image, images = os.path.join(folder, 'a.png'), os.path.join(folder, 'list')
+        Image.new('RGB', (4, 4)).save(image)
+        with open(images, 'w', encoding='utf-8') as file:
+            file.write(image + ' 0\n')
+        return not refused(lambda: caffe.Net(text_format.Parse(
+            """layer { name: "x" type: "ImageData" top: "x" top: "y" transform_param { %s { } }
+            image_data_param { source: "%s" batch_size: 1 } }""" % (field, images),
+            caffe_pb2.NetParameter())).forward())
+
+
 def reads_bmp():
     with tempfile.TemporaryDirectory() as folder:
         image, images = os.path.join(folder, 'a.bmp'), os.path.join(folder, 'list')
@@ -441,8 +454,8 @@ def written(word, *paths):
 # adds one of these takes it out of the page.
 MISSING = {
     'LevelDB': lambda: os.path.isdir(os.path.join(ROOT, 'src', 'caffe', 'data', 'leveldb')),
-    'resize_param': lambda: 'resize_param' in fields_of('TransformationParameter'),
-    'distort_param': lambda: 'distort_param' in fields_of('TransformationParameter'),
+    'resize_param': lambda: transforms('resize_param'),
+    'distort_param': lambda: transforms('distort_param'),
     'BMP': reads_bmp,
     'dilation': lambda: not refused(lambda: pooled(kernel_size=2, dilation=2)),
     '-gpu 0,1': caffe.has_nccl,

@@ -96,15 +96,15 @@ def test_unknown_fields_of_layers_that_the_phase_leaves_out(tmp_path):
     path = tmp_path / 'net.prototxt'
     path.write_text('''
 layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 } } }
-layer { name: "t" type: "AnnotatedData" top: "t" include { phase: TRAIN }
-  transform_param { resize_param { prob: 1 } } annotated_data_param { } }
+layer { name: "t" type: "DetectNetTransformation" top: "t" include { phase: TRAIN }
+  transform_param { random_resize_param { min_size: 1 } } detectnet_groundtruth_param { } }
 ''')
     assert list(caffe.Net(str(path), caffe.TEST).blobs) == ['x']
     with pytest.raises(RuntimeError) as raised:
         caffe.Net(str(path), caffe.TRAIN)
     said = str(raised.value)
-    assert 'layer t (AnnotatedData) with annotated_data_param: there is no layer type' in said
-    assert 'line 4: layer t (AnnotatedData): TransformationParameter has no field "resize_' in said
+    assert 'layer t (DetectNetTransformation) with detectnet_groundtruth_param: there is no layer type' in said
+    assert 'line 4: layer t (DetectNetTransformation): TransformationParameter has no field "random_resize_' in said
     solver = caffe_pb2.SolverParameter(net=str(path), base_lr=0.1, lr_policy='fixed')
     with pytest.raises(RuntimeError, match='line 4: layer t'):
         caffe.get_solver(solver)
@@ -112,18 +112,18 @@ layer { name: "t" type: "AnnotatedData" top: "t" include { phase: TRAIN }
 
 def test_unknown_layers_are_listed_at_once(tmp_path):
     text = '''layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 } } }
-layer { name: "norm" type: "Normalize" bottom: "data" top: "norm" }
+layer { name: "norm" type: "DenseCRF" bottom: "data" top: "norm" }
 layer { name: "r" type: "Relu" bottom: "norm" top: "r" }
 '''
     with pytest.raises(RuntimeError) as raised:
         caffe.Net(message(caffe_pb2.NetParameter, text), caffe.TEST)
     said = str(raised.value).splitlines()
     assert said[1:3] == [
-        "  layer norm (Normalize): there is no layer type 'Normalize'",
+        "  layer norm (DenseCRF): there is no layer type 'DenseCRF'",
         "  layer r (Relu): there is no layer type 'Relu'; did you mean 'ReLU'?"]
-    assert said[3].startswith('Normalize: a layer of SSD, not in Cortado; write it as a layer in Pyth')
+    assert said[3].startswith('DenseCRF: a layer of DeepLab, not in Cortado; write it as a layer in Pyth')
     path = tmp_path / 'net.prototxt'
-    path.write_text(text + 'layer { name: "p" type: "PriorBox" prior_box_param { min_size: 3 } }\n')
+    path.write_text(text + 'layer { name: "p" type: "Correlation" correlation_param { pad: 3 } }\n')
     with pytest.raises(RuntimeError) as raised:
         caffe.Net(str(path), caffe.TEST)
     assert [line.split(':')[0] for line in str(raised.value).splitlines()[1:4]] == [

@@ -519,6 +519,7 @@ TEST(SolverTest, WrongParametersAreErrors) {
   expect_error("test_iter: 1 test_interval: 1 test_state {} test_state {}");
   expect_error("net: 'missing.prototxt'");
   expect_error("average_loss: 0");
+  expect_error("eval_type: 'detection'");
   expect_error("snapshot: -5 snapshot_prefix: 's'");
   for (const char* iterations : {"0", "-1"}) {
     expect_error(Concat("test_iter: ", iterations, " test_interval: 1000"));

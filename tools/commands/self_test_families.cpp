@@ -55,6 +55,93 @@ void AddVisionFamilies(std::vector<Family>* all) {
   }
 }
 
+// Layers of SSD and YOLO. Boxes are those of 81 cells; the images are their codes, and a second
+// input has the scores of 4 classes.
+void AddDetectionFamilies(std::vector<Family>* all) {
+  const std::string images = "bottom: 'x' bottom: 'x'";
+  all->push_back(
+      {"PriorBox", kImages,
+       Layer("PriorBox", "prior_box_param { min_size: 2 max_size: 5 aspect_ratio: 2 }", images),
+       false, false});
+  all->push_back(
+      {"PriorBoxClustered", kImages,
+       Layer("PriorBoxClustered", "prior_box_param { width: 2 height: 3 clip: true }", images),
+       false, false});
+  all->push_back(
+      {"Normalize", kImages,
+       Layer("Normalize", "norm_param { across_spatial: false channel_shared: false }")});
+  all->push_back({"Normalize, items", kImages, Layer("Normalize", "norm_param { eps: 0.1 }")});
+  all->push_back({"Reorg, even", kEvenImages, Layer("Reorg", "reorg_param { stride: 2 }")});
+  const std::string priors =
+      "layer { name: 'priors' type: 'PriorBox' bottom: 'x' bottom: 'x' top: 'priors' "
+      "prior_box_param { min_size: 2 } } ";
+  // The best of each image; then no detection at all.
+  for (const char* more : {"keep_top_k: 20", "confidence_threshold: 100"}) {
+    all->push_back({.name = Concat("DetectionOutput, ", more),
+                    .shape = kImages,
+                    .layers = priors + Layer("DetectionOutput",
+                                             Concat("detection_output_param { num_classes: 4 "
+                                                    "code_type: CENTER_SIZE ",
+                                                    more, " }"),
+                                             "bottom: 'x' bottom: 'x2' bottom: 'priors'"),
+                    .gradient = false,
+                    .second = true});
+  }
+  // Two anchors for each cell: x has their scores; a Concat has as many codes.
+  const std::string info =
+      "layer { name: 'info' type: 'DummyData' top: 'info' dummy_data_param { shape { dim: 3 dim: 3 "
+      "} "
+      "data_filler { type: 'constant' value: 30 } } } ";
+  all->push_back({.name = "Proposal",
+                  .shape = kImages,
+                  .layers = info +
+                            "layer { name: 'codes' type: 'Concat' bottom: 'x2' bottom: 'x2' "
+                            "top: 'codes' } " +
+                            Layer("Proposal",
+                                  "proposal_param { feat_stride: 4 base_size: 4 min_size: 0 "
+                                  "ratio: 1 ratio: 0.5 scale: 2 }",
+                                  "bottom: 'x' bottom: 'codes' bottom: 'info'"),
+                  .gradient = false,
+                  .second = true});
+  // Losses, labels and weights of three regions.
+  Family ohem{.name = "BoxAnnotatorOHEM",
+              .shape = "shape { dim: 3 dim: 1 dim: 4 dim: 4 }",
+              .layers =
+                  "layer { name: 'tested' type: 'BoxAnnotatorOHEM' bottom: 'rois' bottom: "
+                  "'x' bottom: 'x2' bottom: 'x2' top: 'labels' top: 'y' "
+                  "box_annotator_ohem_param { roi_per_img: 9 } } ",
+              .gradient = false,
+              .second = true,
+              .rois = true};
+  all->push_back(ohem);
+  all->push_back({.name = "SmoothL1LossOHEM",
+                  .shape = kImages,
+                  .layers = "layer { name: 'tested' type: 'SmoothL1LossOHEM' bottom: 'x' bottom: "
+                            "'x2' top: 'loss' top: 'y' loss_weight: 0 loss_weight: 0 } ",
+                  .gradient = false,
+                  .second = true});
+  all->push_back({.name = "SoftmaxWithLossOHEM",
+                  .shape = "shape { dim: 5 dim: 4 }",
+                  .layers =
+                      "layer { name: 'tested' type: 'SoftmaxWithLossOHEM' bottom: 'x' bottom: "
+                      "'label' top: 'loss' top: 'p' top: 'y' loss_weight: 0 loss_weight: 0 "
+                      "loss_weight: 0 } ",
+                  .gradient = false,
+                  .labels = true});
+  const std::string biases = "biases: 1 biases: 2";
+  const char kPredictions[] = "shape { dim: 2 dim: 7 dim: 9 dim: 9 }";
+  all->push_back({"YoloDetectionOutput", kPredictions,
+                  Layer("YoloDetectionOutput",
+                        "yolo_detection_output_param { num_classes: 2 num_box: 1 " + biases + " }"),
+                  false, false});
+  all->push_back({"Yolov3DetectionOutput", kPredictions,
+                  Layer("Yolov3DetectionOutput",
+                        "yolov3_detection_output_param { num_classes: 2 num_box: 1 mask: 0 "
+                        "mask_group_num: 1 anchors_scale: 1 " +
+                            biases + " }"),
+                  false, false});
+}
+
 // Item t of the first axis is step t of the sequences. cont has numbers between 0 and 1. The
 // weights of RNN are constant: those of a type would depend on the casts in its net. So are those
 // of an LSTM with 8 units, whose steps are one layer on some devices.
@@ -403,6 +490,7 @@ std::vector<Family> SelfTestFamilyTable() {
   };
   moves("Permute", "permute_param { order: 0 order: 2 order: 3 order: 1 }");
   moves("ShuffleChannel", "shuffle_channel_param { group: 2 }");
+  moves("Reorg", "reorg_param { reverse: true }");
   moves("Tile", "tile_param { tiles: 2 }");
   moves("Crop", "crop_param { offset: 1 }",
         "layer { name: 'small' type: 'Pooling' bottom: 'x2' top: 'small' "
@@ -476,6 +564,7 @@ std::vector<Family> SelfTestFamilyTable() {
   all.push_back({"Accuracy", kRows, Layer("Accuracy", "", "bottom: 'x' bottom: 'label'"), true,
                  false, false, true});
   AddVisionFamilies(&all);
+  AddDetectionFamilies(&all);
   AddFormFamilies(&all);
   AddInferenceFamilies(&all);
   for (Family& family : all) {

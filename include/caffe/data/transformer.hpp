@@ -42,7 +42,7 @@ class Transformer {
   float scale_;
   std::optional<bool> color_;  // of encoded images
   bool mirror_;
-  int crop_;
+  int64_t crop_h_, crop_w_;  // 0: no crop
   bool training_;
   uint64_t seed_;
   std::vector<float> mean_values_;

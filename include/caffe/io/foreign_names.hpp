@@ -29,8 +29,5 @@ std::span<const ForeignField> ForeignFields();
 std::string DescribeForeignLayer(std::string_view type);
 // The same for a field, which may be the message of a foreign layer.
 std::string DescribeForeignField(std::string_view message, std::string_view field);
-// The same for a field number. Forks use some numbers for different fields; only numbers with one
-// meaning are described.
-std::string DescribeForeignNumber(std::string_view message, int number);
 
 }  // namespace caffe

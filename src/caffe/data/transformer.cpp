@@ -1,5 +1,6 @@
 #include "caffe/data/transformer.hpp"
 
+#include <algorithm>
 #include <climits>
 
 #include "caffe.pb.h"
@@ -47,12 +48,25 @@ void Cut(const Window& window, float scale, const In& in, const Mean& mean, floa
 Transformer::Transformer(const TransformationParameter& parameter, bool training, uint64_t seed)
     : scale_(parameter.scale()),
       mirror_(parameter.mirror()),
-      crop_(static_cast<int>(parameter.crop_size())),
+      crop_h_(parameter.has_crop_h() ? parameter.crop_h() : parameter.crop_size()),
+      crop_w_(parameter.has_crop_w() ? parameter.crop_w() : parameter.crop_size()),
       training_(training),
       seed_(seed),
       mean_values_(parameter.mean_value().begin(), parameter.mean_value().end()) {
-  CAFFE_CHECK(parameter.crop_size() <= INT_MAX, "crop_size ", parameter.crop_size(),
+  CAFFE_CHECK(crop_h_ <= INT_MAX && crop_w_ <= INT_MAX, "crop_size ", std::max(crop_h_, crop_w_),
               " is too large");
+  CAFFE_CHECK(!(parameter.has_crop_h() || parameter.has_crop_w()) || parameter.crop_size() == 0,
+              "give either crop_size, or crop_h and crop_w");
+  CAFFE_CHECK((crop_h_ == 0) == (crop_w_ == 0), "give crop_h and crop_w together");
+  const char* const unsupported = parameter.resize_param_size() > 0 ? "resize_param"
+                                  : parameter.has_noise_param()     ? "noise_param"
+                                  : parameter.has_distort_param()   ? "distort_param"
+                                  : parameter.has_expand_param()    ? "expand_param"
+                                  : parameter.has_emit_constraint() ? "emit_constraint"
+                                                                    : nullptr;
+  CAFFE_CHECK(!unsupported, unsupported ? unsupported : "",
+              " is not supported; resize and distort ",
+              "the images before they are written to the database");
   CAFFE_CHECK(!parameter.has_mean_file() || mean_values_.empty(),
               "give either mean_file or mean_value, not both");
   CAFFE_CHECK(!parameter.force_color() || !parameter.force_gray(),
@@ -118,10 +132,14 @@ Shape Transformer::OutputShape(const Datum& datum) const {
   const size_t means = mean_values_.size();
   CAFFE_CHECK(means <= 1 || static_cast<int64_t>(means) == shape[0], "there are ", means,
               " mean_value for ", shape[0], " channels; give one, or one for each channel");
-  if (crop_ == 0) return shape;
-  CAFFE_CHECK(crop_ <= shape[1] && crop_ <= shape[2], "crop_size ", crop_,
-              " is larger than the image of ", shape[1], " x ", shape[2]);
-  return {shape[0], crop_, crop_};
+  if (crop_h_ == 0) return shape;
+  if (crop_h_ == crop_w_) {
+    CAFFE_CHECK(crop_h_ <= shape[1] && crop_w_ <= shape[2], "crop_size ", crop_h_,
+                " is larger than the image of ", shape[1], " x ", shape[2]);
+  }
+  CAFFE_CHECK(crop_h_ <= shape[1] && crop_w_ <= shape[2], "crop_h ", crop_h_, " and crop_w ",
+              crop_w_, " are larger than the image of ", shape[1], " x ", shape[2]);
+  return {shape[0], crop_h_, crop_w_};
 }
 
 void Transformer::Transform(const Datum& datum, uint64_t record, float* target) const {
@@ -130,10 +148,10 @@ void Transformer::Transform(const Datum& datum, uint64_t record, float* target) 
   const int64_t rest_h = window.height - window.size_h, rest_w = window.width - window.size_w;
   window.offset_h = rest_h / 2;
   window.offset_w = rest_w / 2;
-  if (mirror_ || (training_ && crop_)) {
+  if (mirror_ || (training_ && crop_h_ > 0)) {
     const auto random = Philox(record, seed_);
     window.mirror = mirror_ && random[0] % 2;
-    if (training_ && crop_) {
+    if (training_ && crop_h_ > 0) {
       window.offset_h = random[1] % (rest_h + 1);
       window.offset_w = random[2] % (rest_w + 1);
     }

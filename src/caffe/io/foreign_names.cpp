@@ -57,20 +57,13 @@ constexpr std::array kLayers{
                  "gradient unless `backward` is true for it: to train the same, write "
                  "propagate_down: false twice in the Crop layer"},
 
-    ForeignLayer{"AnnotatedData", kSsd, "annotated_data_param", kSource},
-    ForeignLayer{"DetectionEvaluate", kSsd, "detection_evaluate_param", kBoxes},
-    ForeignLayer{"DetectionOutput", kSsd, "detection_output_param", kBoxes},
-    ForeignLayer{"MultiBoxLoss", kSsd, "multibox_loss_param", kPython},
-    ForeignLayer{"Normalize", kSsd, "norm_param", kPython},
-    ForeignLayer{"PriorBox", kSsd, "prior_box_param", kPython},
-    ForeignLayer{"VideoData", kSsd, "video_data_param", kSource},
+    ForeignLayer{"AnnotatedData", kSsd, "", kSource},
+    ForeignLayer{"DetectionEvaluate", kSsd, "", kBoxes},
+    ForeignLayer{"MultiBoxLoss", kSsd, "", kPython},
+    ForeignLayer{"VideoData", kSsd, "", kSource},
 
-    ForeignLayer{"Proposal", kRcnn, "proposal_param", kPython},
-    ForeignLayer{"ROIAlign", kRcnn, "roi_align_param", kPython},
-    ForeignLayer{"BoxAnnotatorOHEM", kRfcn, "box_annotator_ohem_param", kPython},
+    ForeignLayer{"ROIAlign", kRcnn, "", kPython},
     ForeignLayer{"DeformableConvolution", kRfcn, "deformable_convolution_param", kPython},
-    ForeignLayer{"SmoothL1LossOHEM", kRfcn, "", kPython},
-    ForeignLayer{"SoftmaxWithLossOHEM", kRfcn, "", kPython},
 
     ForeignLayer{"DenseImageData", kSegNet, "dense_image_data_param", kSource},
     ForeignLayer{"SpatialDropout", "ENet and Intel Caffe", "spatial_dropout_param",
@@ -84,14 +77,11 @@ constexpr std::array kLayers{
     ForeignLayer{"SegAccuracy", "DeepLab and PSPNet", "seg_accuracy_param", kPython},
     ForeignLayer{"UniqueLabel", kDeepLab, "unique_label_param", kPython},
 
-    ForeignLayer{"DetectionLoss", kYolo, "detection_loss_param", kPython},
-    ForeignLayer{"EvalDetection", kYolo, "eval_detection_param", kBoxes},
+    ForeignLayer{"DetectionLoss", kYolo, "", kPython},
+    ForeignLayer{"EvalDetection", kYolo, "", kBoxes},
     ForeignLayer{"BoxData", kYolo, "", kSource},
-    ForeignLayer{"RegionLoss", kYolo, "region_loss_param", kPython},
-    ForeignLayer{"Reorg", kYolo, "reorg_param", kPython},
-    ForeignLayer{"YoloDetectionOutput", kYolo, "yolo_detection_output_param", kBoxes},
-    ForeignLayer{"Yolov3", kYolo, "yolov3_param", kPython},
-    ForeignLayer{"Yolov3DetectionOutput", kYolo, "yolov3_detection_output_param", kBoxes},
+    ForeignLayer{"RegionLoss", kYolo, "", kPython},
+    ForeignLayer{"Yolov3", kYolo, "", kPython},
 
     ForeignLayer{"DetectNetTransformation", kNvidia, "detectnet_groundtruth_param", kSource},
     ForeignLayer{"L1Loss", "NVIDIA Caffe and FlowNet", "l1_loss_param",
@@ -193,10 +183,6 @@ constexpr std::array kFields{
     ForeignField{kSolver, "disabled_update", kIntel, "use lr_mult: 0 for parameters that stay"},
     ForeignField{kSolver, "test_and_snapshot_last_epochs", kNvidia,
                  "remove it; use test_interval and snapshot"},
-    ForeignField{kSolver, "eval_type", kSsd,
-                 "remove it; test nets print the means of their outputs"},
-    ForeignField{kSolver, "ap_version", kSsd,
-                 "remove it; test nets print the means of their outputs"},
 
     ForeignField{"caffe.NetParameter", "bn_stats_batch_size", kIntel,
                  "remove it; BatchNorm takes the whole batch"},
@@ -243,19 +229,11 @@ constexpr std::array kFields{
                  "use InfogainLoss with a matrix of smoothed labels"},
     ForeignField{kData, "shuffle", "NVIDIA and Intel Caffe",
                  "shuffle when the database is made (convert_imageset -shuffle)"},
-    ForeignField{kData, "side", kYolo, kSource},
     ForeignField{kImageData, "short_side", kNvidia, kAugment},
     ForeignField{kImageData, "min_height", kIntel, kAugment},
     ForeignField{kImageData, "min_width", kIntel, kAugment},
     ForeignField{kImageData, "label_type", kDeepLab, kSource},
 
-    ForeignField{kTransform, "resize_param", kSsd, kAugment},
-    ForeignField{kTransform, "noise_param", kSsd, kAugment},
-    ForeignField{kTransform, "distort_param", kSsd, kAugment},
-    ForeignField{kTransform, "expand_param", kSsd, kAugment},
-    ForeignField{kTransform, "emit_constraint", kSsd, kAugment},
-    ForeignField{kTransform, "crop_h", "SSD, NVIDIA and Intel Caffe", "use crop_size"},
-    ForeignField{kTransform, "crop_w", "SSD, NVIDIA and Intel Caffe", "use crop_size"},
     ForeignField{kTransform, "img_rand_resize_lower", kNvidia, kAugment},
     ForeignField{kTransform, "img_rand_resize_upper", kNvidia, kAugment},
     ForeignField{kTransform, "rand_resize_ratio_lower", kNvidia, kAugment},
@@ -303,21 +281,6 @@ std::string DescribeForeignField(std::string_view message, std::string_view fiel
     return Concat(field, ": a field of ", known.origin, ", not in Cortado; ", known.advice);
   }
   return "";
-}
-
-std::string DescribeForeignNumber(std::string_view message, int number) {
-  // Numbers of SSD, which NVIDIA's and Intel's forks keep.
-  static constexpr struct {
-    int number;
-    std::string_view field;
-  } kNumbers[] = {{200, "annotated_data_param"},     {201, "multibox_loss_param"},
-                  {203, "prior_box_param"},          {204, "detection_output_param"},
-                  {205, "detection_evaluate_param"}, {206, "norm_param"},
-                  {207, "video_data_param"}};
-  if (message != "caffe.LayerParameter") return "";
-  const auto found =
-      std::ranges::find(kNumbers, number, [](const auto& row) { return row.number; });
-  return found == std::end(kNumbers) ? "" : DescribeForeignField(message, found->field);
 }
 
 }  // namespace caffe

@@ -31,7 +31,6 @@ constexpr std::array kIgnored{
     Field{"caffe.NetParameter", "eltwise_mem_sharing"},
     Field{"caffe.SolverParameter", "solver_data_type", kTypes},
     Field{"caffe.SolverParameter", "store_blobs_in_old_format"},
-    Field{"caffe.SolverParameter", "show_per_class_result"},
     Field{"caffe.LayerParameter", "forward_type", kTypes},
     Field{"caffe.LayerParameter", "backward_type", kTypes},
     Field{"caffe.LayerParameter", "forward_math", kTypes},

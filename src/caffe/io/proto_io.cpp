@@ -144,7 +144,7 @@ void FindUnknown(const Inside& at, UnknownNames* unknown) {
     unknown->Add(0,
                  field ? Concat(at.ToString(), " has an invalid value of ", field->name())
                        : Concat(at.ToString(), " has an unknown field ", number),
-                 DescribeForeignNumber(descriptor->full_name(), number));
+                 "");
   }
   std::vector<const pb::FieldDescriptor*> parts;
   reflection->ListFields(message, &parts);

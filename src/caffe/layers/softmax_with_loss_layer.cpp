@@ -18,6 +18,8 @@ namespace {
 // number of labels that count), normalize, pre_fixed_normalizer. The divisor is at least 1.
 // loss_param of SegNet: with weight_by_label_freqs, w are the C values of class_weighting; else 1.
 // The divisor is still the number of labels, not the sum of their weights.
+// SoftmaxWithLossOHEM (R-FCN) is the same layer with a top 2 (optional): the term of each label, of
+// the shape of bottom 1; 0 for ignored ones. It is float in nets of every type, without a gradient.
 // Types: float kinds.
 class SoftmaxWithLoss : public LossBase {
  public:
@@ -39,6 +41,7 @@ class SoftmaxWithLoss : public LossBase {
   std::shared_ptr<BlobBase> probabilities_;
   std::shared_ptr<BlobBase> class_weights_;  // null: all are 1
   std::unique_ptr<Kernel> forward_rows_, forward_, forward_groups_, backward_rows_, backward_;
+  std::unique_ptr<Kernel> losses_;  // of items, for top 2
 };
 
 template <class Dtype, class MItype, class MOtype>
@@ -51,6 +54,7 @@ void SoftmaxWithLoss::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   forward_rows_ = MakeKernel("loss/softmax_loss", "softmax_loss_forward_rows");
   forward_ = MakeKernel("loss/softmax_loss", "softmax_loss_forward");
   forward_groups_ = nullptr;
+  if (top.size() > 2) losses_ = MakeKernel("box/ohem", "ohem_losses");
   backward_rows_ = MakeKernel("loss/softmax_loss", "softmax_loss_backward_rows");
   backward_ = MakeKernel("loss/softmax_loss", "softmax_loss_backward");
 }
@@ -93,6 +97,7 @@ void SoftmaxWithLoss::Reshape(const BlobVec& bottom, const BlobVec& top) {
     forward_groups_ = MakeGroupKernel("loss/softmax_loss_groups", "softmax_loss_forward_groups");
   }
   Probabilities(top).ReshapeLike(*bottom[0]);
+  if (top.size() > 2) top[2]->ReshapeLike(*bottom[1]);
   sum_.Reshape(outer_ * inner_);
   SetLabels(channels_, inner_, true);
 }
@@ -119,6 +124,9 @@ void SoftmaxWithLoss::Forward(const BlobVec& bottom, const BlobVec& top) {
   } else {
     forward_->Launch({outer_, inner_}, arguments);
   }
+  if (top.size() > 2) {
+    losses_->Launch(sum_.count(), {sum_.count(), sum_.terms().Data(), top[2]->MutableData()});
+  }
   Finish(Divisor(outer_, inner_, LossParameter::VALID), top[0]);
 }
 
@@ -144,6 +152,10 @@ void RegisterSoftmaxWithLossLayer(LayerRegistry& registry) {
   traits.backward_reads = Always({{1}, {1}});
   traits.summary = "-log softmax(x)[label], averaged";
   registry.Add<SoftmaxWithLossLayer>("SoftmaxWithLoss", traits);
+  traits.max_top = 3;
+  traits.float_tops = {2};
+  traits.summary = "SoftmaxWithLoss, with the loss of each label as a top (R-FCN)";
+  registry.Add<SoftmaxWithLossLayer>("SoftmaxWithLossOHEM", traits);
 }
 
 }  // namespace caffe

@@ -91,6 +91,11 @@ void Solver::Init(Device* device) {
   FindUpdateRule(param_->type());
   CAFFE_CHECK(param_->snapshot() >= 0, "snapshot must not be negative; it is ", param_->snapshot(),
               " (0 writes none while training)");
+  CAFFE_CHECK(param_->eval_type() == "classification", "eval_type ", param_->eval_type(),
+              " is not supported; remove it: test nets print the means of their outputs");
+  if (param_->has_ap_version() || param_->show_per_class_result()) {
+    log::Warning("ap_version and show_per_class_result have no effect");
+  }
   if (param_->snapshot() > 0) CheckSnapshotCanBeWritten();
   InitTrainNet(device);
   if (param_->snapshot() > 0) CheckSnapshotCanBeRead();
