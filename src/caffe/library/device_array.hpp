@@ -9,7 +9,9 @@ namespace caffe {
 
 // The start of a pointer's buffer. It is aligned for every type, so it can be passed for an
 // argument of another type that the kernel does not read.
-inline DevicePtr BufferOf(DevicePtr pointer) { return {pointer.handle, 0, pointer.read_only}; }
+inline DevicePtr BufferOf(DevicePtr pointer) {
+  return {pointer.handle, 0, pointer.read_only, true, true};
+}
 
 // Device memory that its owner frees; empty for 0 bytes.
 class DeviceArray {

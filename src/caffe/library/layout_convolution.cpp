@@ -62,9 +62,9 @@ class LayoutConvOp final : public ConvOp {
     CheckMemory(given.prepared, given.workspace);
     ConvArguments a = given;
     a.x = X(given.x, given.workspace);
-    if (y_ >= 0) a.y = given.workspace + y_;
+    if (y_ >= 0) a.y = (given.workspace + y_).As(given.y);
     if (residual_ >= 0) {
-      a.epilogue.residual = given.workspace + residual_;
+      a.epilogue.residual = (given.workspace + residual_).As(given.epilogue.residual);
       ConvertY(given.epilogue.residual, a.epilogue.residual, Inner().y_layout);
     }
     inner_->Forward(a);
@@ -105,8 +105,9 @@ class LayoutConvOp final : public ConvOp {
   }
   DevicePtr X(DevicePtr x, DevicePtr workspace) {
     if (x_ < 0) return x;
-    ConvertX(x, workspace + x_, Inner().x_layout);
-    return workspace + x_;
+    const DevicePtr converted = (workspace + x_).As(x);
+    ConvertX(x, converted, Inner().x_layout);
+    return converted;
   }
   DevicePtr YDiff(const ConvGradients& given) {
     if (y_ < 0) return given.y_diff;
@@ -148,7 +149,7 @@ class PartConvOp final : public ConvOp {
   void DoForward(const ConvArguments& given) override {
     CheckMemory(given.prepared, given.workspace);
     ConvArguments a = given;
-    a.y = given.workspace + y_;
+    a.y = (given.workspace + y_).As(given.y);
     inner_->Forward(a);
     const int64_t channels = descriptor_.out_channels;
     copy_->Launch({positions_, channels},

@@ -1,6 +1,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/cpu/cpu_device.hpp"
@@ -163,7 +164,7 @@ class RowsGemmOp final : public GemmOp {
         for (int64_t j = 0; j < d.n; ++j) {
           float old;
           ConvertElements(d.out, c + (i * d.row_c() + j) * d.out.bytes(), kFloat, &old, 1);
-          row[j] += beta * old;
+          row[j] += beta * std::ldexp(old, g.c.exponent);
         }
       }
       if (!pass_) std::copy_n(row, d.n, At<float>(g.c) + i * d.row_c());
