@@ -173,6 +173,9 @@ TEST_P(CustomTypesTest, Forward) {
     Probe wide(GetParam(), sample, Runtime::Get().cpu(), kFloat);
     const std::vector<Numbers> wanted = wide.Forward();
     for (const DataType type : Types()) {
+      // Sources and states have no ranges: nets compute them in float, or refuse the type.
+      const bool state = GetParam() == "CarriedState" || GetParam() == "StoredState";
+      if (type.is_scaled() && (Traits().data || state)) continue;
       const std::string what = GetParam() + " " + sample.parameters + " in " + type.name();
       Probe host(GetParam(), sample, Runtime::Get().cpu(), type);
       const std::vector<Numbers> tops = host.Forward();

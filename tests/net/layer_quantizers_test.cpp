@@ -280,12 +280,11 @@ TEST(LayerQuantizersTest, LimitsOfCodesWidenTheRange) {
                            "bottom_quantizer { observed_min: -1 observed_max: 3 " +
                            fields + " } }",
                        Cpu());
-    net->UpdateBlobRanges();
-    const QuantRange& range = net->BlobByName("data")->range();
-    const double scale = 4.0 / (127 - 16);
-    EXPECT_TRUE(range.observed);
-    EXPECT_NEAR(range.scale, scale, 1e-12);
-    EXPECT_EQ(range.zero, std::round(16 + 1 / scale));
+    const double scale = 4.0 / (127 - 16), zero = std::round(16 + 1 / scale);
+    const auto ranges = net->Ranges();
+    ASSERT_EQ(ranges.count("data"), 1u);
+    EXPECT_NEAR(ranges.at("data").low, -zero * scale, 1e-12);
+    EXPECT_NEAR(ranges.at("data").high, (255 - zero) * scale, 1e-12);
   }
 }
 

@@ -32,6 +32,13 @@ class DeviceArray {
     if (pointer_) device_->Free(pointer_);
   }
   DevicePtr get() const { return pointer_; }
+  // The same as an array of this type, with the scale 1.
+  DevicePtr Of(DataType type) const {
+    DevicePtr pointer = pointer_;
+    pointer.scaled = type.is_scaled();
+    pointer.packed = type.is_packed();
+    return pointer;
+  }
   int64_t bytes() const { return bytes_; }
 
  private:

@@ -187,6 +187,8 @@ class RowsGemmOp final : public GemmOp {
 
 bool Supports(Device*, const GemmDescriptor& d) {
   if (d.quantized() || d.in == kDouble) return false;
+  // A row would begin in the middle of a byte.
+  if (d.in.is_packed() || d.out.is_packed()) return false;
   if (d.in.is_custom() && d.n * d.k <= kWidened) return false;
   const int64_t most = d.in == kFloat || d.in.is_custom() ? kMostRows : kMostNarrowRows;
   return d.m <= most && d.batch == 1 && !d.trans_a && d.trans_b && Dots(d.in);
