@@ -1,6 +1,6 @@
-// A type of a user on the CPU with two codes in a byte, the first one in the lower bits: the table of
-// types/table.h. Another thread may write the other code of a byte, and vectors would lose one of
-// two: atomic operations keep loops that store from being vectorised.
+// A type of a user on the CPU with two codes in a byte, the first one in the lower bits. It has the
+// table of types/table.h. Another thread may write the other code of a byte, and vectors would lose
+// one of two: atomic operations keep loops that store from being vectorised.
 DEVICE_FN float load_c4(const u8* p, i64 i, const u32* table) {
   return as_f32(table[(u32)p[i >> 1] >> ((u32)i & 1u) * 4u & 15u]);
 }

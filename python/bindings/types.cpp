@@ -113,8 +113,8 @@ py::array CodesOf(const std::string& name, const Floats& values) {
 void BindTypes(py::module_& module) {
   module.def(
       "register_type", &RegisterType, py::arg("name"), py::arg("bits"), py::arg("to_float"),
-      py::arg("from_float") = py::none(), py::kw_only(), py::arg("simulate") = "float",
-      py::arg("scaled") = false, py::arg("packed") = false,
+      py::arg("from_float") = py::none(), py::arg("simulate") = "float", py::arg("scaled") = false,
+      py::arg("packed") = false,
       "Adds a type of your own to the types of blobs: 2 to 32 bits, stored in 1, 2 or 4 bytes,\n"
       "arithmetic in float.\n\n"
       "simulate='double': layers in this type compute in double, with parameters in double.\n"

@@ -421,7 +421,6 @@ def register_type(
     bits: int,
     to_float: Union[str, Callable[[int], float]],
     from_float: Union[str, Callable[[float], int], None] = None,
-    *,
     simulate: str = 'float',
     scaled: bool = False,
     packed: bool = False,

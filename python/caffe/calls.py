@@ -64,13 +64,11 @@ def _signature(line):
     match = re.match(r'\w+\((.*)\)(?: -> .*)?$', line)
     if match is None:
         return None
-    parameters, plain = [], inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = []
     for part in _split(match[1]):
-        if part == '*':
-            plain = inspect.Parameter.KEYWORD_ONLY
-            continue
         stars = len(part) - len(part.lstrip('*'))
-        kind = (plain, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)[stars]
+        kind = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL,
+                inspect.Parameter.VAR_KEYWORD)[stars]
         head, _, default = part.lstrip('*').partition(' = ')
         try:
             value = ast.literal_eval(default) if default else inspect.Parameter.empty

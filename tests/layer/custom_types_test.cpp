@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "caffe/core/type_functions.hpp"
 #include "caffe/core/value_table.hpp"
 #include "caffe/device/register_type.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layers/memory_data_layer.hpp"
 #include "support/devices.hpp"
@@ -84,7 +86,8 @@ class Probe {
   // Layers that only move elements need one scale for all; others have another one for the tops.
   void SetScales() {
     const LayerTraits& traits = TraitsOf(tester_.layer().type());
-    const bool one = traits.moves_elements || traits.top_memory != TopMemory::kOwn;
+    const bool one = traits.moves_elements || traits.top_memory != TopMemory::kOwn ||
+                     tester_.layer().Facts().range == LayerFacts::Range::kCarried;
     for (size_t b = 0; b < sample_.bottoms.size(); ++b) {
       tester_.bottom(static_cast<int>(b)).set_range({0.25, 0, true});
     }
@@ -173,9 +176,10 @@ TEST_P(CustomTypesTest, Forward) {
     Probe wide(GetParam(), sample, Runtime::Get().cpu(), kFloat);
     const std::vector<Numbers> wanted = wide.Forward();
     for (const DataType type : Types()) {
-      // Sources and states have no ranges: nets compute them in float, or refuse the type.
-      const bool state = GetParam() == "CarriedState" || GetParam() == "StoredState";
-      if (type.is_scaled() && (Traits().data || state)) continue;
+      // Sources, losses and states have no ranges: nets compute them in float, or refuse the type.
+      const std::set<std::string> states{"CarriedState", "StoredState", "LSTMSteps"};
+      if (type.is_scaled() && (Traits().data || Traits().loss || states.count(GetParam())))
+        continue;
       const std::string what = GetParam() + " " + sample.parameters + " in " + type.name();
       Probe host(GetParam(), sample, Runtime::Get().cpu(), type);
       const std::vector<Numbers> tops = host.Forward();

@@ -149,7 +149,7 @@ def test_weights_in_files(calibrated, tmp_path, name, per_byte):
         for row, found, scale in zip(exact, weights, entry.channel_scale):
             assert scale == scale_of(row.min(), row.max(), 2 ** (bits - 1))
             np.testing.assert_array_equal(found, fixed(row, scale, bits))
-    # What was loaded is saved again as it was.
+    # A net saves again the weights that it loaded.
     typed = caffe.Net(small_net(), TEST, weights=str(tmp_path / 'small.caffemodel'))
     typed.save(str(tmp_path / 'again.caffemodel'))
     again = caffe.Net(small_net(), TEST, weights=str(tmp_path / 'again.caffemodel'))

@@ -71,7 +71,10 @@ void Noise::Run(Mode mode, bool additive, KernelArgument x, KernelArgument y) {
   if (mode == Mode::kZero) {
     device()->Fill(y.pointer.AsBytes(), 0, bytes);
   } else if (mode == Mode::kSame) {
-    if (!(x.pointer == y.pointer)) {
+    if (x.pointer.exponent != y.pointer.exponent) {  // codes of two scales
+      apply_->Launch({rows_, columns_}, {rows_, columns_, 0.0, 0.0, true, x, y, counter_.counters(),
+                                         context().draw_seed()});
+    } else if (!(x.pointer == y.pointer)) {
       device()->Copy(y.pointer.AsBytes(), x.pointer.AsBytes(), bytes);
     }
   } else {

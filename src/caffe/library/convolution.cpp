@@ -112,6 +112,9 @@ void ConvOp::Forward(const ConvArguments& arguments) {
 void ConvOp::BackwardData(const ConvGradients& gradients) {
   CAFFE_CHECK(descriptor_.backward_data, "convolution ", descriptor_.name(),
               " was not made for gradients of data");
+  // A Deconvolution in a packed type.
+  CheckParts(gradients.x_diff, descriptor_.in_channels, descriptor_.geometry.input_count());
+  CheckParts(gradients.y_diff, descriptor_.out_channels, descriptor_.geometry.output_count());
   DoBackwardData(gradients);
 }
 

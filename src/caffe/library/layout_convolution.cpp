@@ -75,7 +75,7 @@ class LayoutConvOp final : public ConvOp {
     CheckMemory(given.prepared, given.workspace);
     ConvGradients g = given;
     g.y_diff = YDiff(given);
-    if (x_ >= 0) g.x_diff = given.workspace + x_;
+    if (x_ >= 0) g.x_diff = (given.workspace + x_).As(given.x_diff);
     inner_->BackwardData(g);
     if (x_ >= 0) ConvertX(g.x_diff, given.x_diff, descriptor_.x_layout);
   }
@@ -111,8 +111,9 @@ class LayoutConvOp final : public ConvOp {
   }
   DevicePtr YDiff(const ConvGradients& given) {
     if (y_ < 0) return given.y_diff;
-    ConvertY(given.y_diff, given.workspace + y_, Inner().y_layout);
-    return given.workspace + y_;
+    const DevicePtr converted = (given.workspace + y_).As(given.y_diff);
+    ConvertY(given.y_diff, converted, Inner().y_layout);
+    return converted;
   }
 
   std::unique_ptr<ConvOp> inner_;
