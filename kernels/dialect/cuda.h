@@ -39,6 +39,9 @@ typedef unsigned long long u64;
 #define SIMD_MAX(v)
 #define SIMD_MAX3(v, w, u)
 #define UNROLL _Pragma("unroll")
+// Atomic, for types with several codes in a word (types/custom.h).
+#define CLEAR_BITS(word, bits) atomicAnd((u32*)(word), ~(bits))
+#define SET_BITS(word, bits) atomicOr((u32*)(word), bits)
 #define MAX_PAIRS(v, w) __vmaxu2(v, w)
 #ifndef Index
 #define Index i64

@@ -39,6 +39,9 @@ typedef ulong u64;
 #define SIMD_MAX(v)
 #define SIMD_MAX3(v, w, u)
 #define UNROLL _Pragma("unroll")
+// Atomic, for types with several codes in a word (types/custom.h).
+#define CLEAR_BITS(word, bits) atomic_and(word, ~(bits))
+#define SET_BITS(word, bits) atomic_or(word, bits)
 #define MAX_PAIRS(v, w) as_uint(max(as_ushort2(v), as_ushort2(w)))
 #ifndef Index
 #define Index i64

@@ -4,6 +4,7 @@
 #include "bindings.hpp"
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/value_table.hpp"
 #include "caffe/device/device.hpp"
 #include "caffe/memory/blob.hpp"
 #include "caffe/net/net.hpp"
@@ -35,6 +36,8 @@ py::object Shared(const BlobBase& blob) {
 py::object View(std::string name, caffe::Shape shape, caffe::DataType type, SyncedMemory* memory) {
   auto* owner = new std::shared_ptr<void>(memory->View());
   const py::capsule base(owner, [](void* p) { delete static_cast<std::shared_ptr<void>*>(p); });
+  // Two elements in a byte have no axes.
+  if (type.is_packed()) shape = {type.StorageBytes(caffe::ShapeCount(shape))};
   py::array array(NumpyType(type), shape, owner->get(), base);
   if (type.is_quantized() || type.is_custom()) {
     return py::module_::import("caffe.codes").attr("code_view")(array, name, type.name());
@@ -71,13 +74,18 @@ py::object Diff(const BlobBase& blob) {
   return View(blob.name(), blob.shape(), blob.type(), blob.diff_memory().get());
 }
 
-// (scale, zero point, smallest code, largest code), or None without a range.
+// (scale, zero point, smallest code, largest code), or None without a range. Of a scaled type, the
+// smallest and the largest value take the place of codes.
 py::object Quantization(const BlobBase& blob) {
   WaitUntilIdle(blob);
-  if (!blob.type().is_quantized()) return py::none();
+  if (!blob.type().has_range()) return py::none();
   if (caffe::Net* net = NetOf(blob)) net->UpdateBlobRanges();
   const caffe::QuantRange& range = blob.range();
   if (!range.observed) return py::none();
+  if (blob.type().is_scaled()) {
+    const float largest = caffe::TableOf(blob.type()).largest();
+    return py::make_tuple(range.scale, 0, -largest, largest);
+  }
   const caffe::TypeInfo& info = blob.type().info();
   return py::make_tuple(range.scale, range.zero, info.code_min, info.code_max);
 }
@@ -141,6 +149,10 @@ void BindBlob(py::module_& module) {
       .def_property_readonly("_type_name", [](const BlobBase& blob) { return blob.type().name(); })
       .def_property_readonly("_is_custom",
                              [](const BlobBase& blob) { return blob.type().is_custom(); })
+      .def_property_readonly("_is_packed",
+                             [](const BlobBase& blob) { return blob.type().is_packed(); })
+      .def_property_readonly("_is_scaled",
+                             [](const BlobBase& blob) { return blob.type().is_scaled(); })
       .def_property_readonly(
           "device", [](const BlobBase& blob) { return blob.device(); },
           py::return_value_policy::reference, "The caffe.Device whose memory holds the blob.")
@@ -151,8 +163,9 @@ void BindBlob(py::module_& module) {
           "The NumPy type is float32 for float, float16 for half, float64 for double,\n"
           "ml_dtypes.bfloat16 for bfloat16. quant8 and quant16 are codes, uint8 and uint16\n"
           "(caffe.codes.Codes), to which only integers can be assigned: use float_data for\n"
-          "numbers. So are types of users, uint32 with more than 16 bits. Reading waits for the\n"
-          "device.")
+          "numbers. So are types of users, uint32 with more than 16 bits. Those with packed=True\n"
+          "are bytes without axes, with two elements each, the first in the lower bits. Reading\n"
+          "waits for the device.")
       .def_property_readonly(
           "diff", &Diff,
           "A NumPy view of the gradient, with the shape and type of data. Backward writes it.")

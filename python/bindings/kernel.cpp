@@ -187,10 +187,10 @@ class PythonKernel {
     if (const auto array = BlobOf(object)) {
       const BlobBase& blob = *array->blob;
       WaitUntilIdle(blob);
-      caffe::Net* const net = blob.type().is_quantized() ? NetOf(blob) : nullptr;
+      caffe::Net* const net = blob.type().has_range() ? NetOf(blob) : nullptr;
       if (net) net->UpdateBlobRanges();
       const std::string what = Concat(array->diff ? "the gradient of blob " : "blob ", blob.name());
-      CAFFE_CHECK(!blob.type().is_quantized() || (blob.range().observed && !array->diff),
+      CAFFE_CHECK(!blob.type().has_range() || (blob.range().observed && !array->diff),
                   Where(parameter), " is ", what, " of ", blob.type().name(),
                   ", whose range was never observed, so that its codes stand for no numbers");
       return {caffe::KernelArgument(caffe::DevicePtr(), blob.range().zero), blob.type().word(),
@@ -247,9 +247,11 @@ class PythonKernel {
     if (MemoryOf(*array)->has_view()) MemoryOf(*array)->MarkHostWritten();
     BlobBase& blob = *array->blob;
     const bool out = parameter.kind == KernelParameter::Kind::kOut;
-    argument->value.pointer = array->diff ? out ? blob.mutable_device_diff() : blob.device_diff()
-                              : out ? blob.mutable_device_data()
-                                          : blob.device_data();
+    const caffe::DevicePtr pointer = array->diff
+                                         ? out ? blob.mutable_device_diff() : blob.device_diff()
+                                     : out ? blob.mutable_device_data()
+                                           : blob.device_data();
+    argument->value = caffe::KernelArgument(pointer, argument->value.zero);
   }
 
   // Brings the host copies that views of outputs show up to date.

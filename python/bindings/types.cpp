@@ -34,10 +34,21 @@ uint32_t FromFloat(const py::object& function, float value) {
   return static_cast<uint32_t>(code);
 }
 
+// Whether layers in the type compute in double.
+bool SimulatesDouble(const std::string& simulate) {
+  if (simulate != "float" && simulate != "double") {
+    throw py::value_error("register_type: simulate is 'float' or 'double', not '" + simulate + "'");
+  }
+  return simulate == "double";
+}
+
 void RegisterType(const std::string& name, int bits, const py::object& to_float,
-                  const py::object& from_float) {
+                  const py::object& from_float, const std::string& simulate, bool scaled,
+                  bool packed) {
+  const caffe::TypeOptions options{scaled, packed, SimulatesDouble(simulate)};
   if (IsText(to_float) && IsText(from_float)) {
-    caffe::RegisterType(name, bits, to_float.cast<std::string>(), from_float.cast<std::string>());
+    caffe::RegisterType(name, bits, to_float.cast<std::string>(), from_float.cast<std::string>(),
+                        options);
     return;
   }
   if (!PyCallable_Check(to_float.ptr()) ||
@@ -49,7 +60,7 @@ void RegisterType(const std::string& name, int bits, const py::object& to_float,
   std::function<uint32_t(float)> encode;
   if (!from_float.is_none()) encode = [&](float value) { return FromFloat(from_float, value); };
   caffe::RegisterType(
-      name, bits, [&](uint32_t code) { return ToFloat(to_float, code); }, encode);
+      name, bits, [&](uint32_t code) { return ToFloat(to_float, code); }, encode, options);
 }
 
 void RegisterFunction(const std::string& type, const std::string& layer,
@@ -85,11 +96,12 @@ py::array ValuesOf(const std::string& name, const py::array& codes) {
   return values;
 }
 
-// The codes of an array of numbers, as uint8, uint16 or uint32.
+// The codes of an array of numbers, as uint8, uint16 or uint32; of a packed type, bytes of two.
 py::array CodesOf(const std::string& name, const Floats& values) {
   const caffe::DataType type = caffe::DataTypeByName(name);
   CAFFE_CHECK(type.is_custom(), "data type ", name, " is not a type of a user");
-  const std::vector<py::ssize_t> shape(values.shape(), values.shape() + values.ndim());
+  std::vector<py::ssize_t> shape(values.shape(), values.shape() + values.ndim());
+  if (type.is_packed()) shape = {type.StorageBytes(values.size())};
   const char* const words[] = {"uint8", "uint16", "uint32"};
   py::array codes(py::dtype(words[type.bytes() / 2]), shape);
   caffe::ConvertElements(caffe::kFloat, values.data(), type, codes.mutable_data(), values.size());
@@ -101,9 +113,17 @@ py::array CodesOf(const std::string& name, const Floats& values) {
 void BindTypes(py::module_& module) {
   module.def(
       "register_type", &RegisterType, py::arg("name"), py::arg("bits"), py::arg("to_float"),
-      py::arg("from_float") = py::none(),
+      py::arg("from_float") = py::none(), py::arg("simulate") = "float", py::arg("scaled") = false,
+      py::arg("packed") = false,
       "Adds a type of your own to the types of blobs: 2 to 32 bits, stored in 1, 2 or 4 bytes,\n"
       "arithmetic in float.\n\n"
+      "simulate='double': layers in this type compute in double, with parameters in double.\n"
+      "scaled=True: each blob has a power of two, by which its values are multiplied. It follows\n"
+      "from the blob's range, as of quantized types, so that the net needs a calibrated\n"
+      "caffemodel. At most 16 bits; such a net does not train.\n"
+      "packed=True: two elements lie in a byte, in memory and in files. At most 4 bits; such a "
+      "net\n"
+      "does not train.\n\n"
       "Prototxt files then use it by name: data_type_name, compute_data_type_name,\n"
       "bottom_data_type_name, top_data_type_name. fp8_e4m3, fp8_e5m2, posit8 and float10 exist\n"
       "already.\n\n"
@@ -135,4 +155,8 @@ void BindTypes(py::module_& module) {
       "for other types and layers, and if the type has another function for the layer.");
   module.def("_values_of_codes", &ValuesOf);
   module.def("_codes_of_values", &CodesOf);
+  module.def("_is_packed",
+             [](const std::string& name) { return caffe::DataTypeByName(name).is_packed(); });
+  module.def("_is_scaled",
+             [](const std::string& name) { return caffe::DataTypeByName(name).is_scaled(); });
 }

@@ -421,6 +421,9 @@ def register_type(
     bits: int,
     to_float: Union[str, Callable[[int], float]],
     from_float: Union[str, Callable[[float], int], None] = None,
+    simulate: str = 'float',
+    scaled: bool = False,
+    packed: bool = False,
 ) -> None: ...
 def select_device(id: int, list_id: bool = True) -> None: ...
 def set_device(device: Union[int, str]) -> None: ...

@@ -3,14 +3,15 @@ import numpy as np
 
 from . import _caffe
 from ._caffe import Blob, BlobVec, _printable
-from .codes import Codes
+from .codes import Codes, unpacked
 from .float_values import FloatValues
 
 
 def _scale(self):
     """The distance between two codes, float: a code stands for (code - zero_point) * scale.
 
-    None for float kinds, and for codes whose range was never observed.
+    Of a type of users with scaled=True the factor of the values of the type, a power of two. None
+    for other float kinds, and for codes whose range was never observed.
     """
     return None if self._quantization is None else self._quantization[0]
 
@@ -46,7 +47,11 @@ def _known(blob):
 def _values(blob, codes):
     """Codes as float32."""
     if blob._is_custom:
-        return _caffe._values_of_codes(blob._type_name, codes.view(np.ndarray))
+        codes = codes.view(np.ndarray)
+        if blob._is_packed:
+            codes = unpacked(codes, blob.shape)
+        values = _caffe._values_of_codes(blob._type_name, codes)
+        return values * np.float32(_known(blob)[0]) if blob._is_scaled else values
     scale, zero, _, _ = _known(blob)
     numbers = (codes.view(np.ndarray).astype(np.int32) - zero).astype(np.float32)
     return numbers * np.float32(scale)
@@ -57,7 +62,12 @@ def _codes(blob, values):
     in float, half away from zero."""
     if blob._is_custom:
         with np.errstate(over='ignore'):
-            return _caffe._codes_of_values(blob._type_name, np.asarray(values, dtype=np.float32))
+            values = np.asarray(values, dtype=np.float32)
+            if blob._is_packed:
+                values = np.broadcast_to(values, blob.shape)
+            if blob._is_scaled:
+                values = values * np.float32(1 / _known(blob)[0])
+            return _caffe._codes_of_values(blob._type_name, values)
     scale, zero, low, high = _known(blob)
     with np.errstate(invalid='ignore', over='ignore'):
         numbers = np.asarray(values).astype(np.float32) * np.float32(1 / scale)

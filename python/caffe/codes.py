@@ -11,6 +11,12 @@ from ._caffe import _printable
 from .scalar_view import ScalarView
 
 
+def unpacked(codes, shape):
+    """Codes of 4 bits from bytes of two, the first one in the lower bits."""
+    pairs = np.stack([codes & 15, codes >> 4], axis=-1).ravel()
+    return pairs[:np.prod(shape, dtype=int)].reshape(shape)
+
+
 class Codes(np.ndarray):
     """An array of codes. Arithmetic returns plain arrays; slices are Codes of the same memory."""
 

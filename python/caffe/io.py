@@ -2,6 +2,7 @@
 import numpy as np
 
 from . import _caffe, bfloat16
+from .codes import unpacked
 from .proto import caffe_pb2
 
 
@@ -27,7 +28,8 @@ def _custom_codes(blob, packed):
 def blobproto_to_array(blob, return_diff=False):
     """The array of a BlobProto: float32, or float64 if that is what it holds.
 
-    Packed half and bfloat16 and types of users become float32, packed quantized types their codes.
+    Packed half and bfloat16 and types of users become float32; packed quantized types, and types of
+    users whose blobs have a scale, their codes.
     """
     values, doubles, packed = ((blob.diff, blob.double_diff, blob.packed_diff) if return_diff
                                else (blob.data, blob.double_data, blob.packed_data))
@@ -42,7 +44,11 @@ def blobproto_to_array(blob, return_diff=False):
         elif blob.data_type == caffe_pb2.CAFFE_HALF:
             array = array.astype(np.float32)
     elif packed and blob.data_type == caffe_pb2.CAFFE_CUSTOM:
-        array = _caffe._values_of_codes(blob.data_type_name, _custom_codes(blob, packed))
+        array = _custom_codes(blob, packed)
+        if _caffe._is_packed(blob.data_type_name):
+            array = unpacked(np.frombuffer(packed, dtype=np.uint8), _proto_shape(blob))
+        if not _caffe._is_scaled(blob.data_type_name):
+            array = _caffe._values_of_codes(blob.data_type_name, array)
     else:
         array = np.zeros(0, dtype=np.float32)
     return array.reshape(_proto_shape(blob))

@@ -184,8 +184,12 @@ TEST_P(EveryBody, CompilesForCudaInTypesOfUsers) {
   });
   const DataType wide =
       RegisterType("nvrtc_posit32", 32, "posit_value(code, 32, 2)", "posit_code(v, 32, 2)");
-  // Each body in one of three types: of texts, of a table, or of four bytes.
-  const DataType type = std::array{table, DataTypeByName("posit8"), wide}[GetParam().size() % 3];
+  const DataType packed =
+      RegisterType("nvrtc_packed4", 4, "small_float_value(code, 2, 1, 0)",
+                   "small_float_code(v, 2, 1, 0)", {.scaled = true, .packed = true});
+  // Each body in one of four types: of texts, of a table, of four bytes, or of half a byte.
+  const DataType type =
+      std::array{table, DataTypeByName("posit8"), wide, packed}[GetParam().size() % 4];
   for (const ProgramText& text : CustomTexts("cuda", GetParam(), type)) {
     EXPECT_EQ(MessageOf(WithLeastEffort(text), "sm_90"), "");
   }

@@ -62,7 +62,8 @@ TEST_P(EveryBodyOnOpenCl, Builds) {
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryBodyOnOpenCl, testing::ValuesIn(BodiesForDevices()),
                          [](const auto& info) { return BodyName(info.param); });
 
-// The same in types of users, each body in one of them: of texts, of a table, or of four bytes.
+// The same in types of users, each body in one of them: of texts, of a table, of four bytes,
+// or of half a byte with a scale.
 TEST_P(EveryBodyOnOpenCl, BuildsInTypesOfUsers) {
   if (OpenClDevices().empty()) GTEST_SKIP() << "no OpenCL device";
   const PlainKernels plain;
@@ -71,7 +72,11 @@ TEST_P(EveryBodyOnOpenCl, BuildsInTypesOfUsers) {
   });
   const DataType wide = RegisterType("text_float24", 24, "small_float_value(code, 8, 15, 1)",
                                      "small_float_code(v, 8, 15, 1)");
-  const DataType type = std::array{table, DataTypeByName("fp8_e4m3"), wide}[GetParam().size() % 3];
+  const DataType packed =
+      RegisterType("text_packed4", 4, "small_float_value(code, 2, 1, 0)",
+                   "small_float_code(v, 2, 1, 0)", {.scaled = true, .packed = true});
+  const DataType type =
+      std::array{table, DataTypeByName("fp8_e4m3"), wide, packed}[GetParam().size() % 4];
   for (const ProgramText& text : CustomTexts("opencl", GetParam(), type)) {
     for (Device* device : OpenClDevices()) {
       try {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "caffe/device/register_type.hpp"
 #include "caffe/graph/passes.hpp"
 #include "graph/graph_support.hpp"
 #include "support/text.hpp"
@@ -191,6 +192,27 @@ TEST(AssignTypesTest, DataAndLossesStayFloatInAQuantizedNet) {
             "ip (InnerProduct) data -> ip quant8\n"
             "flat (Flatten) ip -> flat quant8\n"
             "prob (Softmax) flat -> prob\n");
+}
+
+// Layers compute in double; sources, and layers that only move elements, have the type.
+TEST(AssignTypesTest, ATypeMayBeSimulatedInDouble) {
+  RegisterType("assign_double", 8, "small_float_value(code, 4, 3, 0)",
+               "small_float_code(v, 4, 3, 0)", {.simulate_double = true});
+  const TypedNet net = AssignTypes(
+      ParseNet("data_type_name: 'assign_double' layer { name: 'data' type: 'Input' top: 'data' } "
+               "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' } "
+               "layer { name: 'flat' type: 'Flatten' bottom: 'ip' top: 'flat' } "));
+  const DataType type = DataTypeByName("assign_double");
+  EXPECT_EQ(net.layers[0].types, TypeTriple::Equal(type));
+  EXPECT_EQ(net.layers[1].types, (TypeTriple{kDouble, type, type}));
+  EXPECT_EQ(net.layers[2].types, TypeTriple::Equal(type));
+  EXPECT_EQ(net.layers[1].tops[0], type);
+  EXPECT_EQ(Wiring(InsertCasts(net)),
+            "data (Input) -> data assign_double\n"
+            "data_as_double (Quantizer) data -> data_as_double double/assign_double/double\n"
+            "ip (InnerProduct) data_as_double -> ip_in_double double\n"
+            "ip_from_ip_in_double (Quantizer) ip_in_double -> ip double/double/assign_double\n"
+            "flat (Flatten) ip -> flat assign_double\n");
 }
 
 TEST(AssignTypesTest, UnknownLayersAreNamedWithANearOne) {

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "caffe/core/type_functions.hpp"
 #include "caffe/core/value_table.hpp"
 #include "caffe/device/register_type.hpp"
 #include "caffe/device/runtime.hpp"
+#include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
 #include "caffe/layers/memory_data_layer.hpp"
 #include "support/devices.hpp"
@@ -47,6 +49,7 @@ class Probe {
       for (double& value : values) value = std::abs(value);  // variances are positive
       blob->SetData(values);
     }
+    if (data_type.is_scaled()) SetScales();
     const std::vector<int>& labels = TraitsOf(type).float_bottoms;
     for (size_t b = 0; b < sample.bottoms.size(); ++b) {
       const auto bottom = static_cast<int>(b);
@@ -80,16 +83,29 @@ class Probe {
   }
 
  private:
+  // Layers that only move elements need one scale for all; others have another one for the tops.
+  void SetScales() {
+    const LayerTraits& traits = TraitsOf(tester_.layer().type());
+    const bool one = traits.moves_elements || traits.top_memory != TopMemory::kOwn ||
+                     tester_.layer().Facts().range == LayerFacts::Range::kCarried;
+    for (size_t b = 0; b < sample_.bottoms.size(); ++b) {
+      tester_.bottom(static_cast<int>(b)).set_range({0.25, 0, true});
+    }
+    for (int t = 0; t < sample_.tops; ++t) tester_.top(t).set_range({one ? 0.25 : 0.125, 0, true});
+  }
+
   const LayerSample& sample_;
   const std::vector<float> numbers_{1, 2, 3, 4, 5, 6, 7, 8};
   LayerTester tester_;
 };
 
-// Types of a text in one, two and four bytes, and one of a table.
+// Types of a text in one, two and four bytes, one with a scale for each blob, and one of a table.
 std::vector<DataType> Types() {
   return {DataTypeByName("fp8_e4m3"), DataTypeByName("float10"),
           RegisterType("layers_float24", 24, "small_float_value(code, 8, 15, 1)",
                        "small_float_code(v, 8, 15, 1)"),
+          RegisterType("layers_scaled8", 8, "small_float_value(code, 4, 3, 0)",
+                       "small_float_code(v, 4, 3, 0)", {.scaled = true}),
           RegisterType("layers_fixed8", 8, [](uint32_t code) {
             return static_cast<float>(static_cast<int8_t>(code)) / 8;
           })};
@@ -99,7 +115,7 @@ std::vector<DataType> Types() {
 // in tests/device.
 std::vector<Device*> DevicesOf(DataType type) {
   std::vector<Device*> devices = TestDevices();
-  if (type.name() == "fp8_e4m3") return devices;
+  if (type.name() == "fp8_e4m3" || type.is_scaled()) return devices;
   std::erase_if(devices, [](Device* device) { return device->backend() != "cpu"; });
   return devices;
 }
@@ -111,7 +127,7 @@ double Limit(DataType type) {
   for (const float value : TableOf(type).values()) {
     if (std::isfinite(value)) limit = std::max<double>(limit, value);
   }
-  return limit;
+  return type.is_scaled() ? limit / 8 : limit;
 }
 
 // A value that was rounded to a type may have been rounded before, in a sum or an exponential that
@@ -121,6 +137,7 @@ void ExpectRounded(const std::vector<Numbers>& actual, const std::vector<Numbers
   ASSERT_EQ(actual.size(), wanted.size()) << what;
   const bool fine = HasFunctions(type);
   const double relative = type.name() == "fp8_e4m3"  ? 0.13
+                          : type.is_scaled()         ? 0.13
                           : type.name() == "float10" ? 0.07
                           : fine                     ? 1e-4
                                                      : 0.02;
@@ -159,6 +176,10 @@ TEST_P(CustomTypesTest, Forward) {
     Probe wide(GetParam(), sample, Runtime::Get().cpu(), kFloat);
     const std::vector<Numbers> wanted = wide.Forward();
     for (const DataType type : Types()) {
+      // Sources, losses and states have no ranges: nets compute them in float, or refuse the type.
+      const std::set<std::string> states{"CarriedState", "StoredState", "LSTMSteps"};
+      if (type.is_scaled() && (Traits().data || Traits().loss || states.count(GetParam())))
+        continue;
       const std::string what = GetParam() + " " + sample.parameters + " in " + type.name();
       Probe host(GetParam(), sample, Runtime::Get().cpu(), type);
       const std::vector<Numbers> tops = host.Forward();
@@ -181,6 +202,7 @@ TEST_P(CustomTypesTest, Backward) {
     wide.Forward();
     const std::vector<Numbers> wanted = wide.Backward();
     for (const DataType type : Types()) {
+      if (type.is_scaled()) continue;
       if (type.name() == "layers_fixed8") continue;  // its steps are as large as gradients
       const std::string what = GetParam() + " " + sample.parameters + " in " + type.name();
       for (Device* device : DevicesOf(type)) {

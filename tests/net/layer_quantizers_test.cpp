@@ -270,6 +270,24 @@ TEST(LayerQuantizersModesTest, TheObservedRangeIsUsed) {
   EXPECT_EQ(net->Ranges().count("a"), 1u);
 }
 
+// The fork's formulas with other limits than those of the type: scale = (max - min) / (255 - 0) of
+// the limits, zero point = round(limit - min / scale).
+TEST(LayerQuantizersTest, LimitsOfCodesWidenTheRange) {
+  for (const std::string fields : {"min_in: 16 max_in: 127", "min_out: 16 max_out: 127",
+                                   "min_in: 16 min_out: 16 max_out: 127"}) {
+    auto net = MakeNet("data_type: CAFFE_INT8_QUANTIZED " + InputText("data", {1, 4}) +
+                           "layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'r' "
+                           "bottom_quantizer { observed_min: -1 observed_max: 3 " +
+                           fields + " } }",
+                       Cpu());
+    const double scale = 4.0 / (127 - 16), zero = std::round(16 + 1 / scale);
+    const auto ranges = net->Ranges();
+    ASSERT_EQ(ranges.count("data"), 1u);
+    EXPECT_NEAR(ranges.at("data").low, -zero * scale, 1e-12);
+    EXPECT_NEAR(ranges.at("data").high, (255 - zero) * scale, 1e-12);
+  }
+}
+
 TEST(LayerQuantizersErrorsTest, WhatCannotBeDoneIsRefused) {
   const std::string begin = InputText("data", {1, 2});
   for (const std::string field :
@@ -282,6 +300,15 @@ TEST(LayerQuantizersErrorsTest, WhatCannotBeDoneIsRefused) {
     error = MakeError(begin + InnerProductText("a", "data", 2, field + " { max_in: 200 }"));
     EXPECT_TRUE(Holds(error, "a (InnerProduct): " + field + ": min_in, max_in, min_out"));
   }
+  const auto limits = [&](const std::string& text) {
+    return MakeError(begin + InnerProductText("a", "data", 2,
+                                              "top_quantizer { observed_min: -1 "
+                                              "observed_max: 1 " +
+                                                  text + " }"));
+  };
+  EXPECT_TRUE(Holds(limits("min_in: 0 max_in: 300"), "0 and 300 are not two codes of quant8"));
+  EXPECT_TRUE(Holds(limits("min_out: 9 max_out: 9"), "9 and 9 are not two codes"));
+  EXPECT_TRUE(Holds(limits("max_in: 200 max_out: 100"), "200 and 100, differ"));
   EXPECT_TRUE(Holds(MakeError(begin + InnerProductText("a", "data", 2,
                                                        "bottom_quantizer {} bottom_quantizer {}")),
                     "a (InnerProduct): 2 bottom_quantizer are given for 1 bottoms"));

@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <random>
 
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
+#include "caffe/core/value_table.hpp"
+#include "caffe/device/register_type.hpp"
 #include "caffe/quant/layer_ranges.hpp"
 
 namespace caffe {
@@ -109,6 +112,70 @@ TEST(PowerOfTwoTest, RangesAreWidenedToTheLeastScaleThatFits) {
   EXPECT_EQ(PowerOfTwoRange({0, 0}, kQuant8).high, 0);
   EXPECT_EQ(PowerOfTwoRange({0, 255}, kQuant8).high, 255);
   EXPECT_EQ(PowerOfTwoRange({-128, 127}, kQuant8).low, -128);
+}
+
+// Codes of a table: -8 to 7.
+DataType ScaledType() {
+  return RegisterType(
+      "range_scaled4", 4,
+      [](uint32_t code) { return static_cast<float>(static_cast<int>(code ^ 8) - 8); },
+      [](float v) {
+        const float whole = std::round(v == v ? std::clamp(v, -8.0f, 7.0f) : 0.0f);
+        return static_cast<uint32_t>(static_cast<int>(whole) + 8) ^ 8;
+      },
+      {.scaled = true});
+}
+
+TEST(ScaledRangeTest, TheScaleIsTheLeastPowerOfTwoThatFits) {
+  const DataType type = ScaledType();
+  std::mt19937 random(4);
+  std::uniform_real_distribution<double> any(-1, 1), magnitude(-12, 12);
+  for (int i = 0; i < 2000; ++i) {
+    const double factor = std::exp2(magnitude(random)), a = factor * any(random),
+                 b = factor * any(random);
+    const QuantRange range = ScaledRange({std::min(a, b), std::max(a, b)}, type);
+    ASSERT_TRUE(IsPowerOfTwo(range.scale)) << range.scale;
+    EXPECT_TRUE(range.observed);
+    EXPECT_EQ(range.zero, 0);
+    const double largest = std::max(std::abs(a), std::abs(b));
+    EXPECT_GE(8 * range.scale, largest);
+    EXPECT_LT(8 * range.scale / 2, largest);
+  }
+  EXPECT_EQ(ScaledRange({0, 0}, type).scale, 1);
+  EXPECT_EQ(ScaledRange({-8, 3}, type).scale, 1);
+  EXPECT_EQ(ScaledRange({-1e-300, 0}, type).scale, 0x1p-100);
+  EXPECT_THROW(ScaledRange({0, 1}, kQuant8), Error);
+  EXPECT_THROW(ScaledRange({1, 0}, type), Error);
+}
+
+// The table of a scale gives the codes of the divided float.
+TEST(ScaledRangeTest, TablesOfScales) {
+  const ValueTable& table = TableOf(ScaledType());
+  for (const int exponent : {-100, -3, 0, 5, 100}) {
+    const ValueTable& scaled = table.Scaled(exponent);
+    EXPECT_EQ(&scaled, &table.Scaled(exponent));
+    for (uint32_t code = 0; code < 16; ++code) {
+      EXPECT_EQ(scaled.Value(code), std::ldexp(table.Value(code), exponent));
+    }
+    for (int i = -400; i <= 400; ++i) {
+      const float v = static_cast<float>(i) / 32;
+      EXPECT_EQ(scaled.Code(std::ldexp(v, exponent)), table.Code(v)) << v;
+    }
+  }
+}
+
+// The fork's formulas: scale = (max - min) / (most - least), zero = round(least - min / scale).
+TEST(LimitedRangeTest, TheLimitsAreTheCodesOfTheEnds) {
+  const QuantRange limited = AffineRange(LimitedRange({-1, 3}, 16, 127, kQuant8), kQuant8);
+  EXPECT_NEAR(limited.scale, 4.0 / 111, 1e-12);
+  EXPECT_EQ(limited.zero, 44);
+  const QuantRange whole = AffineRange({-1, 3}, kQuant8);
+  const QuantRange same = AffineRange(LimitedRange({-1, 3}, 0, 255, kQuant8), kQuant8);
+  EXPECT_NEAR(same.scale, whole.scale, 1e-12);
+  EXPECT_EQ(same.zero, whole.zero);
+  for (const auto& [least, most] : {std::pair{0.0, 256.0}, {-1.0, 4.0}, {3.0, 3.0}, {0.5, 9.0}}) {
+    EXPECT_THROW(LimitedRange({-1, 3}, least, most, kQuant8), Error);
+  }
 }
 
 LayerParameter WithParam(const std::function<void(QuantizationParameter*)>& set) {

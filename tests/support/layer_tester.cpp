@@ -50,6 +50,7 @@ LayerTester::LayerTester(const std::string& prototxt, Device* device, const Type
   for (size_t i = 0; i < shapes.size(); ++i) {
     const DataType type = has(traits.float_bottoms, i) ? kFloat : types.in;
     bottoms_.push_back(MakeBlob(type, device, shapes[i], "bottom" + std::to_string(i)));
+    if (type.is_scaled()) bottoms_[i]->set_range({1, 0, true});
     if (type.is_float()) bottoms_[i]->SetData(TestNumbers(bottoms_[i]->count(), seed + i));
     bottom_vec_.push_back(bottoms_[i].get());
     propagate_down_.push_back(!has(traits.no_gradient_bottoms, i));

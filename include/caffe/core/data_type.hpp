@@ -32,6 +32,14 @@ struct TypeInfo {
   // is an expression, or the body of a function with `return`. Empty: devices read the table.
   std::string to_float, from_float;
   std::function<std::unique_ptr<ValueTable>()> make_table;  // for TableOf; of at most 16 bits
+  // Each blob of this type, of kind kCustom, has a power of two, by which the values of its codes
+  // are multiplied. It follows from the range of the blob.
+  bool scaled = false;
+  // An array of this type, of kind kCustom with at most 4 bits, has two elements in a byte, the
+  // first one in the lower bits, although `bytes` is 1: see DataType::StorageBytes.
+  bool packed = false;
+  // Layers in this type, of kind kCustom, compute in double.
+  bool simulates_double = false;
 };
 
 // An interned id: two user-defined types with different names differ. Cheap to copy and compare.
@@ -47,6 +55,18 @@ class DataType {
   bool is_float() const { return info().kind != TypeKind::kQuantized; }
   bool is_quantized() const { return info().kind == TypeKind::kQuantized; }
   bool is_custom() const { return info().kind == TypeKind::kCustom; }
+  bool is_scaled() const { return info().scaled; }
+  bool is_packed() const { return info().packed; }
+  // The bytes of an array in memory; of a packed type a multiple of 4.
+  int64_t StorageBytes(int64_t count) const {
+    return is_packed() ? (count + 7) / 8 * 4 : count * static_cast<int64_t>(bytes());
+  }
+  // The same in a file.
+  int64_t FileBytes(int64_t count) const {
+    return is_packed() ? (count + 1) / 2 : count * static_cast<int64_t>(bytes());
+  }
+  // Blobs of this type need a range.
+  bool has_range() const { return is_quantized() || is_scaled(); }
   friend constexpr bool operator==(DataType a, DataType b) { return a.id_ == b.id_; }
   friend constexpr auto operator<=>(DataType a, DataType b) = default;
 
@@ -87,7 +107,7 @@ struct TypeTriple {
 // Converts `count` elements between two types that are not quantized, rounding to nearest even, or
 // as from_float of a user's type does.
 // Throws for quantized types, which need a scale and a zero point, unless the types are equal: then
-// codes are copied.
+// codes are copied. Arrays of a packed type have FileBytes.
 void ConvertElements(DataType from, const void* source, DataType to, void* target, size_t count);
 
 }  // namespace caffe

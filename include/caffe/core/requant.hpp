@@ -15,8 +15,9 @@ struct Requant {
   double real() const;
 };
 
-// The affine meaning of a quantized blob's codes, scale * (code - zero). Unobserved is a flag, not
-// a range.
+// The affine meaning of a quantized blob's codes, scale * (code - zero). Of a type with
+// TypeInfo::scaled, values are scale * to_float(code), and scale is a power of two. Unobserved is a
+// flag, not a range.
 struct QuantRange {
   double scale = 1;
   int32_t zero = 0;

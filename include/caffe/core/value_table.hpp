@@ -35,6 +35,12 @@ class ValueTable {
   // the largest value. NaN gives the code of NaN, or that of 0 if there is none.
   static Encoder Nearest(const std::string& name, const std::vector<float>& values);
 
+  // The table of 2^exponent times the values, made at the first call: that of a blob of a type with
+  // TypeInfo::scaled. Threads may call it at the same time.
+  const ValueTable& Scaled(int exponent) const;
+  // The largest finite |value|.
+  float largest() const;
+
   // The value of a code; if it has more bits, only the lower ones count.
   float Value(uint32_t code) const { return values_[code & (values_.size() - 1)]; }
   uint32_t Code(float value) const;
@@ -54,6 +60,8 @@ class ValueTable {
   size_t host_bytes() const { return host_words_.size() * sizeof(uint32_t); }
 
  private:
+  struct ScaledTables;
+
   void FindSteps(const std::string& name, const Encoder& encoder);
   void MakeHostWords(const std::string& name);
 
@@ -61,6 +69,7 @@ class ValueTable {
   std::vector<float> values_;
   std::vector<Step> steps_;
   std::vector<uint32_t> host_words_;
+  std::shared_ptr<ScaledTables> scaled_;
 };
 
 // The table of a type of kind kCustom; made at the first call. Throws for other types.

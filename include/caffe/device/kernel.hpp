@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <new>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -39,11 +40,12 @@ class KernelArgument {
   KernelArgument(T value) : kind(Kind::kInteger), integer(static_cast<int64_t>(value)) {}
   KernelArgument(double value) : kind(Kind::kReal), real(value) {}
   KernelArgument(Requant value) : kind(Kind::kRequant), requant(value) {}
+  // An array with a zero point has no exponent.
   KernelArgument(DevicePtr value, int32_t zero_point = 0)
-      : kind(Kind::kPointer), zero(zero_point), pointer(value) {}
+      : kind(Kind::kPointer), zero(zero_point + value.exponent), pointer(value) {}
 
   Kind kind;
-  int32_t zero = 0;  // the zero point of quantized data behind a pointer
+  int32_t zero = 0;  // of the data behind a pointer: the zero point, or DevicePtr::exponent
   union {            // by kind
     int64_t integer;
     double real;
@@ -127,8 +129,7 @@ class Kernel {
   virtual int64_t most_items() const;
 
  protected:
-  Kernel(Device* device, KernelSignature signature, const TypeTriple& types)
-      : device_(device), signature_(std::move(signature)), types_(types) {}
+  Kernel(Device* device, KernelSignature signature, const TypeTriple& types);
   // The 256-wide launch of `range`, or `groups`; arguments are already checked.
   virtual void DoLaunch(const LaunchRange& range, const KernelArguments& arguments) = 0;
   virtual void DoLaunchGroups(const LaunchGroups& groups, const KernelArguments& arguments) = 0;
@@ -137,12 +138,17 @@ class Kernel {
   KernelSignature signature_;
   TypeTriple types_;
   int64_t group_ = 0;
+  bool typed_;  // the pointers of a type have a scale, or are packed
 
  private:
   void Check(const KernelArguments& arguments) const;
+  void CheckTyped(const KernelArguments& arguments) const;
   void NoteUse(const KernelArguments& arguments) const;
   [[noreturn]] void Refuse(size_t argument, const std::string& why) const;
 };
+
+// The type of a parameter that is a pointer, if it is declared as Dtype, MItype or MOtype.
+std::optional<DataType> DeclaredType(const KernelParameter& parameter, const TypeTriple& types);
 
 // The C type of a scalar parameter.
 enum class ScalarKind { kI32, kU32, kI64, kU64, kFloat, kDouble, kRequant };

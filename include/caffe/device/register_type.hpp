@@ -8,6 +8,20 @@
 
 namespace caffe {
 
+struct TypeOptions {
+  // Each blob of the type has a power of two, its scale: LOAD returns scale * to_float(code), and
+  // STORE takes from_float(v / scale). The net finds the scales from the ranges of its blobs, as of
+  // quantized types: the smallest one with which the range fits the values of the type. Such a type
+  // has at most 16 bits, and its nets do not train.
+  bool scaled = false;
+  // Two elements lie in a byte, in memory and in files: at most 4 bits. Parts of such arrays begin
+  // at even elements, others are refused. Its nets do not train.
+  bool packed = false;
+  // Layers in this type compute in double, with parameters in double, and round their tops to the
+  // type. For devices with fp64.
+  bool simulate_double = false;
+};
+
 // Adds a type of the caller to the types of blobs: 2 to 32 bits, stored in 1, 2 or 4 bytes, with
 // arithmetic in float.
 //
@@ -42,7 +56,7 @@ namespace caffe {
 // is not monotonic, if a value does not come back, if the code 0 is not what 0 is rounded to, or if
 // nothing can compile the texts.
 DataType RegisterType(const std::string& name, int bits, const std::string& to_float,
-                      const std::string& from_float);
+                      const std::string& from_float, const TypeOptions& options = {});
 
 // The same from functions, for at most 16 bits: they are called for every code and for about
 // 200,000 floats; their exceptions are passed on. Without `from_float`, floats are rounded to the
@@ -51,6 +65,7 @@ DataType RegisterType(const std::string& name, int bits, const std::string& to_f
 // the memory for constants of OpenCL devices other than processors.
 DataType RegisterType(const std::string& name, int bits,
                       const std::function<float(uint32_t code)>& to_float,
-                      const std::function<uint32_t(float v)>& from_float = nullptr);
+                      const std::function<uint32_t(float v)>& from_float = nullptr,
+                      const TypeOptions& options = {});
 
 }  // namespace caffe

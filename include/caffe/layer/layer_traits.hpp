@@ -115,6 +115,8 @@ struct LayerTraits {
   // The types in which the layer computes without casts at its edges, for wanted types of compute,
   // bottoms and tops that are not equal; nothing if it needs casts. Null: it always does.
   std::function<std::optional<TypeTriple>(const TypeTriple&)> edges;
+  // Whether a user gave the type a function of its own for this layer: RegisterTypeFunction.
+  std::function<bool(DataType)> own_function;
   // A layer that computes in codes reads and writes float.
   bool float_ends = false;
   // For layers whose result is the same whether their bottoms or their tops are converted between

@@ -33,7 +33,7 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
   int num_axes() const { return static_cast<int>(shape_.size()); }
   int64_t count() const { return count_; }
   int64_t count(int begin, int end = -1) const { return ShapeCount(shape_, begin, end); }
-  int64_t bytes() const { return count_ * static_cast<int64_t>(type_.bytes()); }
+  int64_t bytes() const { return type_.StorageBytes(count_); }
   int CanonicalAxisIndex(int axis) const { return CanonicalAxis(shape_, axis, "blob " + name_); }
   std::string shape_string() const { return ShapeString(shape_); }
   // BVLC's accessors for blobs of at most 4 axes; missing ones are 1.
@@ -58,7 +58,8 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
   void* overwrite_host_data();
   DevicePtr overwrite_device_data();
   DevicePtr overwrite_device_diff();
-  // Elements converted to double, and back; for float kinds.
+  // Elements converted to double, and back; for float kinds. Data of a scaled type have the scale
+  // of range().
   std::vector<double> DataAsDouble() const;
   std::vector<double> DiffAsDouble() const;
   void SetData(const std::vector<double>& values);
@@ -81,9 +82,9 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
   uint64_t data_version() const { return data_ ? data_->version() : 0; }
   void SetDevice(Device* device);
 
-  // Scale, zero point and whether a range was ever observed; for quantized blobs.
+  // Scale, zero point and whether a range was ever observed; for types with DataType::has_range.
   const QuantRange& range() const { return range_; }
-  void set_range(const QuantRange& range) { range_ = range; }
+  void set_range(const QuantRange& range);
 
   // Element-wise copy with conversion. Throws if the counts differ.
   void CopyDataFrom(const BlobBase& other);
@@ -101,6 +102,13 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
 
  protected:
   void CheckDevice(const BlobBase& other, const char* what) const;
+  // The pointer to data, with the scale of a scaled type.
+  DevicePtr Typed(DevicePtr data) const {
+    data.scaled = range_.observed;
+    data.packed = packed_;
+    data.exponent = exponent_;
+    return data;
+  }
 
   DataType type_;
   Device* device_;
@@ -109,6 +117,8 @@ class BlobBase : public std::enable_shared_from_this<BlobBase> {
   int64_t count_ = 0;
   mutable std::shared_ptr<SyncedMemory> data_, diff_;
   QuantRange range_;
+  int16_t exponent_ = 0;  // of range_.scale, if the type is scaled
+  const bool packed_;     // type_.is_packed()
 };
 
 // The typed interface. Dtype is the element type: float, half, bfloat16, double, quant8, quant16.

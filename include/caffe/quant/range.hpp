@@ -47,15 +47,24 @@ void WriteRange(const ChannelRanges& ranges, QuantizerParameter* entry);
 // zero point is an integer, 0 is exact. [0, 0] gives scale 1 and zero point 0. Throws on NaN,
 // infinities and low > high.
 QuantRange AffineRange(const Range& range, DataType type);
+// The scale of a type with TypeInfo::scaled: the smallest power of two with which the largest
+// finite value of the type is not below |low| and |high|, from 2^-100 to 2^100. [0, 0] gives 1.
+QuantRange ScaledRange(const Range& range, DataType type);
+// The one of both for the kind of the type.
+QuantRange CodeRange(const Range& range, DataType type);
+// The range of all codes of `type` if those from `least` to `most` have the given one, by the same
+// formula: what the OpenCL fork's limits of codes mean. Throws if they are not codes, or not two.
+Range LimitedRange(const Range& range, double least, double most, DataType type);
 // The least power of two that is not below a positive number.
 double PowerOfTwoFrom(double value);
 // The range, widened until its scale is a power of two and its ends are codes. [0, 0] stays.
 Range PowerOfTwoRange(const Range& range, DataType type);
 // Those of each channel, or of the whole parameter.
-std::vector<QuantRange> AffineRanges(const ChannelRanges& ranges, DataType type);
+std::vector<QuantRange> CodeRanges(const ChannelRanges& ranges, DataType type);
 
 // The ranges of channels with these scales: [-128 s, 127 s], likewise for 16 bits, so that the
-// affine formula returns the scale and the middle zero point.
+// affine formula returns the scale and the middle zero point. Of a scaled type: from -s to s times
+// its largest value.
 ChannelRanges SymmetricRanges(const std::vector<double>& scales, DataType type);
 
 }  // namespace caffe

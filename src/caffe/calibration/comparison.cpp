@@ -12,7 +12,7 @@ namespace caffe {
 std::vector<float> RealValues(const BlobBase& blob) {
   std::vector<float> values(blob.count());
   const int64_t count = blob.count();
-  if (blob.type().is_quantized()) {
+  if (blob.type().has_range()) {
     DecodeCodes(blob.host_data(), count, blob.range(), blob.type(), values.data());
   } else {
     ConvertElements(blob.type(), blob.host_data(), kFloat, values.data(), count);

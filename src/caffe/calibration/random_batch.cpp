@@ -28,12 +28,13 @@ class RandomNumbers {
   }
   void Fill(BlobBase* blob, double mean, double deviation) const {
     std::vector<double> part = numbers_;
-    for (double& number : part) number = mean + deviation * number;
+    const double scale = blob->type().is_scaled() ? blob->range().scale : 1;
+    for (double& number : part) number = (mean + deviation * number) / scale;
     char* target = static_cast<char*>(blob->mutable_host_data());
     for (int64_t done = 0; done < blob->count();) {
       const int64_t count = std::min<int64_t>(blob->count() - done, std::ssize(part));
       ConvertElements(kDouble, part.data(), blob->type(), target, count);
-      target += count * static_cast<int64_t>(blob->type().bytes());
+      target += blob->type().FileBytes(count);
       done += count;
     }
   }

@@ -115,6 +115,10 @@ void ConvertFromCustom(DataType type, const void* source, double* target, size_t
   }
   const ValueTable& table = TableOf(type);
   const auto* bytes = static_cast<const uint8_t*>(source);
+  if (info.packed) {
+    for (size_t i = 0; i < count; ++i) target[i] = table.Value(bytes[i / 2] >> i % 2 * 4 & 15);
+    return;
+  }
   const auto* words = static_cast<const uint16_t*>(source);
   for (size_t i = 0; i < count; ++i) {
     target[i] = table.Value(info.bytes == 1 ? bytes[i] : words[i]);
@@ -131,6 +135,13 @@ void ConvertToCustom(DataType type, const double* source, void* target, size_t c
   }
   const ValueTable& table = TableOf(type);
   auto* bytes = static_cast<uint8_t*>(target);
+  if (info.packed) {
+    for (size_t i = 0; i < count; ++i) {
+      const uint32_t code = table.Code(RoundToOdd(source[i])) << i % 2 * 4;
+      bytes[i / 2] = static_cast<uint8_t>(i % 2 == 0 ? code : bytes[i / 2] | code);
+    }
+    return;
+  }
   auto* words = static_cast<uint16_t*>(target);
   for (size_t i = 0; i < count; ++i) {
     const uint32_t code = table.Code(RoundToOdd(source[i]));
@@ -246,7 +257,7 @@ std::string TypeTriple::name() const {
 void ConvertElements(DataType from, const void* source, DataType to, void* target, size_t count) {
   if (from == to) {
     // Arrays without elements may have null pointers, which memcpy does not take.
-    if (count > 0) std::memcpy(target, source, count * from.bytes());
+    if (count > 0) std::memcpy(target, source, from.FileBytes(static_cast<int64_t>(count)));
     return;
   }
   CAFFE_CHECK(from.is_float() && to.is_float(), "cannot convert ", from.name(), " to ", to.name(),

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "caffe/core/error.hpp"
@@ -38,13 +39,43 @@ struct Interval {
 
 }  // namespace
 
+struct ValueTable::ScaledTables {
+  std::mutex mutex;
+  std::map<int, std::unique_ptr<const ValueTable>> by_exponent;
+};
+
 ValueTable::ValueTable(const std::string& name, int bits, std::vector<float> values,
                        const Encoder& encoder)
-    : bits_(bits), values_(std::move(values)) {
+    : bits_(bits), values_(std::move(values)), scaled_(std::make_shared<ScaledTables>()) {
   CAFFE_CHECK(bits >= 2 && bits <= 16 && values_.size() == size_t{1} << bits, "data type '", name,
               "': a table of ", bits, " bits cannot have ", values_.size(), " values");
   FindSteps(name, encoder);
   MakeHostWords(name);
+}
+
+const ValueTable& ValueTable::Scaled(int exponent) const {
+  if (exponent == 0) return *this;
+  const std::lock_guard lock(scaled_->mutex);
+  std::unique_ptr<const ValueTable>& table = scaled_->by_exponent[exponent];
+  if (!table) {
+    const float up = std::ldexp(1.0f, exponent), down = std::ldexp(1.0f, -exponent);
+    std::vector<float> values = values_;
+    for (float& value : values) value *= up;
+    table = std::make_unique<const ValueTable>(
+        Concat("scaled by 2^", exponent), bits_, std::move(values),
+        [this, down](const float* floats, uint32_t* codes, size_t count) {
+          for (size_t i = 0; i < count; ++i) codes[i] = Code(floats[i] * down);
+        });
+  }
+  return *table;
+}
+
+float ValueTable::largest() const {
+  float largest = 0;
+  for (const float value : values_) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
+  return largest;
 }
 
 void ValueTable::FindSteps(const std::string& name, const Encoder& encoder) {

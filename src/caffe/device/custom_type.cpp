@@ -96,6 +96,8 @@ std::string CustomTypeText(DataType type, int64_t constant_bytes, std::set<std::
   body = Replaced(body, "NAME", info.word);
   body = Replaced(body, "CODE", info.bytes == 1 ? "u8" : info.bytes == 2 ? "u16" : "u32");
   body = Replaced(body, "BYTES", std::to_string(info.bytes));
+  body = Replaced(body, "HAS_SCALE", info.scaled ? "1" : "0");
+  body = Replaced(body, "IS_PACKED", info.packed ? "1" : "0");
   body = Replaced(body, "MASK", CodeMask(info));
   return text + "#line 1 \"kernels/types/custom.h\"\n" + body + "\n";
 }

@@ -30,8 +30,19 @@ void Device::CheckWritable(DevicePtr target, const char* call) const {
               "mutable_device_diff() instead of device_data() or device_diff()");
 }
 
+namespace {
+
+void CheckBytes(const DevicePtr& pointer, const char* call) {
+  CAFFE_CHECK(!pointer.packed, call,
+              " counts bytes, but the array has two elements in a byte; this ",
+              "layer does not support such a type: register it without packed");
+}
+
+}  // namespace
+
 void Device::Upload(DevicePtr target, const void* source, int64_t bytes) {
   if (bytes == 0) return;
+  CheckBytes(target, "Upload");
   CheckNotRecording("Upload");
   CheckWritable(target, "Upload");
   NoteUse({target});
@@ -42,6 +53,7 @@ void Device::Upload(DevicePtr target, const void* source, int64_t bytes) {
 
 void Device::Download(void* target, DevicePtr source, int64_t bytes) {
   if (bytes == 0) return;
+  CheckBytes(source, "Download");
   CheckNotRecording("Download");
   NoteUse({source.ReadOnly()});
   DoDownload(target, source, bytes);
@@ -53,6 +65,11 @@ void Device::Download(void* target, DevicePtr source, int64_t bytes) {
 void Device::Copy(DevicePtr target, DevicePtr source, int64_t bytes) {
   if (bytes == 0 || target == source) return;
   CheckWritable(target, "Copy");
+  CheckBytes(source, "Copy");
+  CheckBytes(target, "Copy");
+  CAFFE_CHECK(!source.scaled || !target.scaled || source.exponent == target.exponent,
+              "Copy moves codes with the scale 2^", source.exponent, " to an array with 2^",
+              target.exponent, "; this layer does not support a type with a scale for each blob");
   for (const DevicePtr& pointer : {source, target}) Capture::NoteExtent(this, pointer, bytes);
   NoteUse({source.ReadOnly(), target});
   const auto copy = [=, this] { DoCopy(target, source, bytes); };
@@ -63,6 +80,7 @@ void Device::Copy(DevicePtr target, DevicePtr source, int64_t bytes) {
 void Device::Fill(DevicePtr target, uint8_t byte, int64_t bytes) {
   if (bytes == 0) return;
   CheckWritable(target, "Fill");
+  CheckBytes(target, "Fill");
   Capture::NoteExtent(this, target, bytes);
   NoteUse({target});
   const auto fill = [=, this] { DoFill(target, byte, bytes); };

@@ -48,6 +48,7 @@ std::string Entry(const KernelSignature& kernel) {
 
 std::string HostWord(DataType type) {
   if (!type.is_custom()) return type.word();
+  if (type.is_packed()) return "c4";
   return HasFunctions(type) ? "c32" : type.bytes() == 1 ? "c8" : "c16";
 }
 
@@ -60,7 +61,7 @@ std::string HostText(const TypeTriple& types, const std::string& title, const st
   for (const char* part :
        {"dialect/host", "dialect/common", "math/requantize", "math/random", "math/float",
         "types/f32", "types/f16", "types/bf16", "types/f64", "types/q8", "types/q16", "types/i32",
-        "types/i64", "types/table", "types/functions"}) {
+        "types/i64", "types/table", "types/functions", "types/packed"}) {
     if (included.insert(part).second) host += KernelTextWithIncludes(part, &included);
   }
   host += Concat("#define Dtype ", HostWord(types.compute), "\n#define MItype ", HostWord(types.in),

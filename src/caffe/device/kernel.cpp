@@ -18,6 +18,9 @@ template <class T> size_t Put(T value, void* target) {
   return sizeof(value);
 }
 
+// Whether pointers to elements of the type carry more than an address.
+bool IsTyped(DataType type) { return type.is_scaled() || type.is_packed(); }
+
 std::atomic<bool> recording{false};
 
 struct LaunchRecord {
@@ -47,6 +50,20 @@ void RecordLaunches() {
 std::set<LaunchedKernel> RecordedLaunches() {
   const std::lock_guard lock(Record().mutex);
   return Record().kernels;
+}
+
+Kernel::Kernel(Device* device, KernelSignature signature, const TypeTriple& types)
+    : device_(device),
+      signature_(std::move(signature)),
+      types_(types),
+      typed_(IsTyped(types.compute) || IsTyped(types.in) || IsTyped(types.out)) {}
+
+std::optional<DataType> DeclaredType(const KernelParameter& parameter, const TypeTriple& types) {
+  const std::string_view type = parameter.type;
+  if (type == "Dtype") return types.compute;
+  if (type == "MItype") return types.in;
+  if (type == "MOtype") return types.out;
+  return std::nullopt;
 }
 
 ScalarKind ScalarKindOf(const KernelParameter& parameter, const TypeTriple& types) {
@@ -117,6 +134,25 @@ void Kernel::Check(const KernelArguments& arguments) const {
       Refuse(i,
              "is written by the kernel, but the pointer is read-only: pass MutableData(), "
              "MutableDiff() or mutable_device_data() instead of Data(), Diff() or device_data()");
+    }
+  }
+  if (typed_) [[unlikely]]
+    CheckTyped(arguments);
+}
+
+void Kernel::CheckTyped(const KernelArguments& arguments) const {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const KernelArgument& argument = arguments[i];
+    if (argument.kind != KernelArgument::Kind::kPointer || !argument.pointer.handle) continue;
+    const auto type = DeclaredType(signature_.parameters[i], types_);
+    if (!type) continue;
+    const bool scale = type->is_scaled() && !argument.pointer.scaled;
+    const bool packed = type->is_packed() && !argument.pointer.packed;
+    if (scale || packed) {
+      Refuse(i, Concat("holds elements of data type '", type->name(), "', but its launch passes ",
+                       scale ? "no scale: the blob has no range, or it is"
+                             : "an array that is not packed: it is",
+                       " a gradient or an array that such a type is not supported for"));
     }
   }
 }

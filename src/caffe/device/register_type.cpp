@@ -241,6 +241,8 @@ std::optional<DataType> Registered(const TypeInfo& info, const ValueTable* table
   const TypeInfo& known = found->info();
   const bool same = found->is_custom() && known.bits == info.bits &&
                     known.to_float == info.to_float && known.from_float == info.from_float &&
+                    known.scaled == info.scaled && known.packed == info.packed &&
+                    known.simulates_double == info.simulates_double &&
                     (!table || SameTable(*table, TableOf(*found)));
   CAFFE_CHECK(same, "data type '", info.name, "' exists and is another type; types cannot be ",
               "changed: choose another name");
@@ -258,8 +260,17 @@ std::mutex& Registering() {
   return *mutex;
 }
 
-TypeInfo Described(const std::string& name, int bits) {
+TypeInfo Described(const std::string& name, int bits, const TypeOptions& options) {
+  CAFFE_CHECK(!options.scaled || bits <= kMostTableBits, "data type '", name,
+              "': a type with a scale for each blob has at most ", kMostTableBits, " bits, not ",
+              bits, "; leave out scaled");
+  CAFFE_CHECK(!options.packed || bits <= 4, "data type '", name,
+              "': two elements in a byte have at most 4 bits each, not ", bits,
+              "; leave out packed");
   TypeInfo info;
+  info.scaled = options.scaled;
+  info.packed = options.packed;
+  info.simulates_double = options.simulate_double;
   info.name = name;
   info.word = "custom_" + name;
   info.kind = TypeKind::kCustom;
@@ -270,8 +281,8 @@ TypeInfo Described(const std::string& name, int bits) {
 }  // namespace
 
 DataType RegisterType(const std::string& name, int bits, const std::string& to_float,
-                      const std::string& from_float) {
-  TypeInfo info = Described(name, bits);
+                      const std::string& from_float, const TypeOptions& options) {
+  TypeInfo info = Described(name, bits, options);
   CheckTypeName(name);
   CheckBits(name, bits);
   CAFFE_CHECK(!to_float.empty() && !from_float.empty(), "data type '", name,
@@ -292,8 +303,9 @@ DataType RegisterType(const std::string& name, int bits, const std::string& to_f
 
 DataType RegisterType(const std::string& name, int bits,
                       const std::function<float(uint32_t)>& to_float,
-                      const std::function<uint32_t(float)>& from_float) {
-  const TypeInfo info = Described(name, bits);
+                      const std::function<uint32_t(float)>& from_float,
+                      const TypeOptions& options) {
+  const TypeInfo info = Described(name, bits, options);
   CheckTypeName(name);
   CheckBits(name, bits);
   CAFFE_CHECK(to_float, "data type '", name, "': needs a function to_float");

@@ -103,6 +103,14 @@ bool HasWeightedTop(const LayerParameter& layer) {
   return false;
 }
 
+// Whether a layer in a type of a user computes in double. What computes nothing has no simulation
+// type, and what computes in the codes themselves has its own.
+bool SimulatesDouble(const LayerTraits& traits, DataType type) {
+  const bool computes = !traits.data && !traits.moves_elements;
+  return type.is_custom() && type.info().simulates_double && computes &&
+         !(traits.own_function && traits.own_function(type));
+}
+
 // Whether bottom 0 has the mode in which ranges are those of the values of each forward.
 bool HasDynamicMode(const LayerParameter& layer) {
   return layer.bottom_quantizer_size() > 0 &&
@@ -190,6 +198,9 @@ TypedNet AssignTypes(const NetParameter& net) {
         CAFFE_CHECK(compute.is_quantized() || !HasDynamicMode(layer), "bottom_quantizer has mode ",
                     "CAFFE_QUANT_DYNAMIC, but the layer computes in ", compute.name(),
                     "; set compute_data_type: CAFFE_INT8_QUANTIZED, or remove the mode");
+        // Sources write their items one after the other, as they are.
+        const bool has_scale = compute.is_scaled() || compute.is_packed();
+        if (traits.data && !traits.input && has_scale) compute = kFloat;
         // Losses and other float layers stay float in quantized nets.
         if (!own_types && compute.is_quantized() && !Supports(layer, compute)) compute = kFloat;
         // Losses are float in every net: a narrow type would overflow, or round all but few digits
@@ -209,6 +220,7 @@ TypedNet AssignTypes(const NetParameter& net) {
           if (traits.float_ends && compute.is_quantized()) types = {compute, kFloat, kFloat};
           if (HasBottomType(layer)) types.in = BottomType(layer);
           if (HasTopType(layer)) types.out = TopType(layer);
+          if (SimulatesDouble(traits, compute)) types.compute = kDouble;
         }
         // Data layers compute nothing: they write every float kind, and no cast has to rename a
         // top.

@@ -39,9 +39,11 @@ void WriteBlob(Hdf5Writer* file, const std::string& name, const BlobProto& blob,
   if (blob.has_packed_data()) {
     // HDF5 has no type for bfloat16, and BVLC writes no half: both are stored as float.
     const std::string& packed = diff ? blob.packed_diff() : blob.packed_data();
-    check(packed.size() / PackedType(blob).bytes());
+    const DataType type = PackedType(blob);
+    const bool fits = static_cast<int64_t>(packed.size()) == type.FileBytes(count);
+    check(fits ? count : packed.size() / type.bytes());
     std::vector<float> values(count);
-    ConvertElements(PackedType(blob), packed.data(), kFloat, values.data(), values.size());
+    ConvertElements(type, packed.data(), kFloat, values.data(), values.size());
     return file->Write(name, ShapeOf(blob), values.data());
   }
   check(floats.size());

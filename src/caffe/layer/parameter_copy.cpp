@@ -1,5 +1,7 @@
 #include "caffe/layer/parameter_copy.hpp"
 
+#include <cmath>
+
 #include "caffe/device/program_builder.hpp"
 #include "caffe/quant/packed_parameter.hpp"
 
@@ -19,7 +21,17 @@ ParameterCopy::ParameterCopy(const BlobBase* source, DataType type, Device* devi
 
 std::shared_ptr<const PackedParameter> ParameterCopy::Stored() const {
   auto stored = copy_ ? PackedParameter::Of(*source_) : nullptr;
-  return stored && stored->type() == copy_->type() ? stored : nullptr;
+  const bool takes = stored && stored->type() == copy_->type() && !copy_->type().is_packed();
+  return takes ? stored : nullptr;
+}
+
+// The scale that fits the values.
+QuantRange ParameterCopy::RangeOfSource() const {
+  Range range{0, 0};
+  for (const double value : source_->DataAsDouble()) {
+    if (std::isfinite(value)) range.Unite({value, value});
+  }
+  return ScaledRange(range, copy_->type());
 }
 
 void ParameterCopy::Build() {
@@ -28,7 +40,9 @@ void ParameterCopy::Build() {
     return;
   }
   if (copy_->shape() != source_->shape()) copy_->Reshape(source_->shape());
-  if (const auto stored = Stored()) {
+  const auto stored = Stored();
+  if (copy_->type().is_scaled()) copy_->set_range(stored ? stored->channels()[0] : RangeOfSource());
+  if (stored) {
     copy_->data_memory()->Adopt(stored->elements());
     copy_->device_data();  // uploaded now, not in the forward that follows
     return;

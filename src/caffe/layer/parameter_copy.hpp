@@ -26,6 +26,7 @@ class ParameterCopy final : public Derived {
  private:
   void Build() override;
   std::shared_ptr<const PackedParameter> Stored() const;
+  QuantRange RangeOfSource() const;
 
   const BlobBase* source_ = nullptr;
   std::shared_ptr<BlobBase> copy_;

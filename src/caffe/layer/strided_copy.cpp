@@ -58,7 +58,7 @@ void StridedCopy::Reshape(const std::vector<Axis>& axes) {
 void StridedCopy::Launch(KernelArgument x, KernelArgument y) {
   const int64_t count = rows_ * inner_.extent;
   if (count == 0) return;
-  if (rows_ == 1 && inner_.x_stride == 1 && inner_.y_stride == 1) {
+  if (rows_ == 1 && inner_.x_stride == 1 && inner_.y_stride == 1 && !x.pointer.packed) {
     device_->Copy(y.pointer, x.pointer, count * element_bytes_);
     return;
   }

@@ -15,6 +15,9 @@ using CarriedStateLayer = Layer<Dtype, MItype, MOtype, CarriedState>;
 }  // namespace
 
 void CarriedState::Reshape(const BlobVec& bottom, const BlobVec& top) {
+  CAFFE_CHECK(!types().out.is_scaled() && !types().out.is_packed(), Where(), ": data type '",
+              types().out.name(), "' is scaled or packed, which the state of a recurrent layer is ",
+              "not; give the recurrent layer compute_data_type: CAFFE_FLOAT");
   CAFFE_CHECK(bottom[0]->num_axes() == 2, Where(),
               ": cont must have the axes T and N; it has shape ", bottom[0]->shape_string());
   const int64_t columns = layer_param().recurrent_param().num_output();

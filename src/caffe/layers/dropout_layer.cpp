@@ -74,7 +74,7 @@ void Dropout::Run(int64_t count, KernelArgument x, KernelArgument y) {
   } else if (multiply_) {
     multiply_->Launch(count, {count, x, y, scale_});
   } else if (!(x.pointer == y.pointer)) {
-    device()->Copy(y.pointer, x.pointer, count * static_cast<int64_t>(types().in.bytes()));
+    device()->Copy(y.pointer.AsBytes(), x.pointer.AsBytes(), types().in.StorageBytes(count));
   }
 }
 

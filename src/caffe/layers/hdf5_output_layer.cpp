@@ -60,8 +60,8 @@ void HDF5Output::Forward(const BlobVec& bottom, const BlobVec&) {
       if (blob.type() == kDouble) {
         file.Write(name, blob.shape(), static_cast<const double*>(blob.host_data()));
       } else {
-        std::vector<float> values(blob.count());
-        ConvertElements(blob.type(), blob.host_data(), kFloat, values.data(), values.size());
+        const std::vector<double> wide = blob.DataAsDouble();
+        const std::vector<float> values(wide.begin(), wide.end());
         file.Write(name, blob.shape(), values.data());
       }
     }

@@ -59,7 +59,8 @@ bool MOEGather::CopyVectors(const BlobVec& bottom, const BlobVec& top) {
   constexpr int64_t kVectorBytes = 16;
   const int64_t bytes = static_cast<int64_t>(types().in.bytes());
   const DevicePtr x = bottom[0]->device_data(), y = top[0]->mutable_device_data();
-  const bool whole = columns_ * bytes % kVectorBytes == 0 && columns_ > 0;
+  const bool whole =
+      columns_ * bytes % kVectorBytes == 0 && columns_ > 0 && !types().in.is_packed();
   if (!vectors_ || !whole || x.offset % kVectorBytes != 0 || y.offset % kVectorBytes != 0) {
     return false;
   }

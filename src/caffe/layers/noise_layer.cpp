@@ -67,11 +67,16 @@ Noise::Mode Noise::ForwardMode() const {
 
 void Noise::Run(Mode mode, bool additive, KernelArgument x, KernelArgument y) {
   const NoiseParameter& parameter = layer_param().noise_param();
-  const int64_t bytes = rows_ * columns_ * static_cast<int64_t>(types().in.bytes());
+  const int64_t bytes = types().in.StorageBytes(rows_ * columns_);
   if (mode == Mode::kZero) {
-    device()->Fill(y.pointer, 0, bytes);
+    device()->Fill(y.pointer.AsBytes(), 0, bytes);
   } else if (mode == Mode::kSame) {
-    if (!(x.pointer == y.pointer)) device()->Copy(y.pointer, x.pointer, bytes);
+    if (x.pointer.exponent != y.pointer.exponent) {  // codes of two scales
+      apply_->Launch({rows_, columns_}, {rows_, columns_, 0.0, 0.0, true, x, y, counter_.counters(),
+                                         context().draw_seed()});
+    } else if (!(x.pointer == y.pointer)) {
+      device()->Copy(y.pointer.AsBytes(), x.pointer.AsBytes(), bytes);
+    }
   } else {
     const double sigma = mode == Mode::kMean ? 0 : parameter.sigma();
     apply_->Launch({rows_, columns_}, {rows_, columns_, static_cast<double>(parameter.mu()), sigma,

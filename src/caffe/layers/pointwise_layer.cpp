@@ -141,10 +141,12 @@ void RegisterPointwiseLayer(LayerRegistry& registry) {
       reads.copies_in_place = true;
       return reads;
     };
+    traits.own_function = [type = row.type](DataType of) {
+      return TypeFunction(of, type) != nullptr;
+    };
     // A function of the type itself is one between its codes.
-    traits.edges = [type = row.type](const TypeTriple& wanted) {
-      const bool own = TypeFunction(wanted.compute, type) != nullptr;
-      return own ? std::nullopt : ElementwiseEdges(wanted);
+    traits.edges = [own = traits.own_function](const TypeTriple& wanted) {
+      return own(wanted.compute) ? std::nullopt : ElementwiseEdges(wanted);
     };
     traits.per_item = Always(true);
     traits.summary = row.summary;

@@ -110,6 +110,7 @@ class ConvOp : public Operator {
   virtual void DoBackwardWeights(const ConvGradients&) {}
   virtual void DoBackwardBias(const ConvGradients&) {}
   // Throw if the operator needs prepared weights or a workspace and the call passes none.
+  void CheckParts(DevicePtr images, int64_t channels, int64_t positions) const;
   void CheckMemory(DevicePtr prepared, DevicePtr workspace) const;
   void CheckWorkspace(DevicePtr workspace) const;
   ConvDescriptor descriptor_;

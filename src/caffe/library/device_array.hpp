@@ -9,7 +9,9 @@ namespace caffe {
 
 // The start of a pointer's buffer. It is aligned for every type, so it can be passed for an
 // argument of another type that the kernel does not read.
-inline DevicePtr BufferOf(DevicePtr pointer) { return {pointer.handle, 0, pointer.read_only}; }
+inline DevicePtr BufferOf(DevicePtr pointer) {
+  return {pointer.handle, 0, pointer.read_only, true, true};
+}
 
 // Device memory that its owner frees; empty for 0 bytes.
 class DeviceArray {
@@ -30,6 +32,13 @@ class DeviceArray {
     if (pointer_) device_->Free(pointer_);
   }
   DevicePtr get() const { return pointer_; }
+  // The same as an array of this type, with the scale 1.
+  DevicePtr Of(DataType type) const {
+    DevicePtr pointer = pointer_;
+    pointer.scaled = type.is_scaled();
+    pointer.packed = type.is_packed();
+    return pointer;
+  }
   int64_t bytes() const { return bytes_; }
 
  private:

@@ -62,9 +62,9 @@ class LayoutConvOp final : public ConvOp {
     CheckMemory(given.prepared, given.workspace);
     ConvArguments a = given;
     a.x = X(given.x, given.workspace);
-    if (y_ >= 0) a.y = given.workspace + y_;
+    if (y_ >= 0) a.y = (given.workspace + y_).As(given.y);
     if (residual_ >= 0) {
-      a.epilogue.residual = given.workspace + residual_;
+      a.epilogue.residual = (given.workspace + residual_).As(given.epilogue.residual);
       ConvertY(given.epilogue.residual, a.epilogue.residual, Inner().y_layout);
     }
     inner_->Forward(a);
@@ -75,7 +75,7 @@ class LayoutConvOp final : public ConvOp {
     CheckMemory(given.prepared, given.workspace);
     ConvGradients g = given;
     g.y_diff = YDiff(given);
-    if (x_ >= 0) g.x_diff = given.workspace + x_;
+    if (x_ >= 0) g.x_diff = (given.workspace + x_).As(given.x_diff);
     inner_->BackwardData(g);
     if (x_ >= 0) ConvertX(g.x_diff, given.x_diff, descriptor_.x_layout);
   }
@@ -105,13 +105,15 @@ class LayoutConvOp final : public ConvOp {
   }
   DevicePtr X(DevicePtr x, DevicePtr workspace) {
     if (x_ < 0) return x;
-    ConvertX(x, workspace + x_, Inner().x_layout);
-    return workspace + x_;
+    const DevicePtr converted = (workspace + x_).As(x);
+    ConvertX(x, converted, Inner().x_layout);
+    return converted;
   }
   DevicePtr YDiff(const ConvGradients& given) {
     if (y_ < 0) return given.y_diff;
-    ConvertY(given.y_diff, given.workspace + y_, Inner().y_layout);
-    return given.workspace + y_;
+    const DevicePtr converted = (given.workspace + y_).As(given.y_diff);
+    ConvertY(given.y_diff, converted, Inner().y_layout);
+    return converted;
   }
 
   std::unique_ptr<ConvOp> inner_;
@@ -148,7 +150,7 @@ class PartConvOp final : public ConvOp {
   void DoForward(const ConvArguments& given) override {
     CheckMemory(given.prepared, given.workspace);
     ConvArguments a = given;
-    a.y = given.workspace + y_;
+    a.y = (given.workspace + y_).As(given.y);
     inner_->Forward(a);
     const int64_t channels = descriptor_.out_channels;
     copy_->Launch({positions_, channels},

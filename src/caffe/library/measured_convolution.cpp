@@ -63,12 +63,14 @@ struct Scratch {
 double Measure(Device* device, ConvOp* op, Pass pass, const Scratch& s, double best) {
   const DeviceArray workspace(device, op->workspace_bytes(), Scratch::kPurpose);
   const DeviceArray prepared(device, op->prepared_bytes(), Scratch::kPurpose);
-  op->Prepare(s.w.get(), prepared.get());
+  const ConvDescriptor& d = op->descriptor();
+  const DevicePtr x = s.x.Of(d.in), w = s.w.Of(d.in), y = s.y.Of(d.out);
+  op->Prepare(w, prepared.Of(d.in));
   if (pass == Pass::kForward) {
     const Epilogue& epilogue = op->descriptor().epilogue;
-    ConvArguments a{s.x.get(), s.w.get(), prepared.get(), {}, s.y.get()};
+    ConvArguments a{x, w, prepared.Of(d.in), {}, y};
     if (epilogue.bias != Epilogue::Bias::kNone) a.bias = s.per_channel.get();
-    a.epilogue = {s.residual.get(), s.per_channel.get()};
+    a.epilogue = {s.residual.Of(d.out), s.per_channel.get()};
     a.workspace = workspace.get();
     return MeasureMilliseconds(
         device, [&] { op->Forward(a); }, best);

@@ -40,15 +40,15 @@ double GemmScratch::Measure(GemmOp* op, double best) const {
   const DeviceArray workspace(device_, op->workspace_bytes(), kPurpose);
   const DeviceArray prepared(device_, op->prepared_bytes(), kPurpose);
   GemmArguments g;
-  g.a = a_.get();
-  g.b = b_.get();
-  g.c = c_.get();
+  g.a = a_.Of(d.in);
+  g.b = b_.Of(d.in);
+  g.c = c_.Of(d.out);
   if (d.weights() != GemmDescriptor::Weights::kNone && op->prepared_bytes() > 0) {
-    op->Prepare(d.weights() == GemmDescriptor::Weights::kA ? g.a : g.b, prepared.get());
-    g.prepared = prepared.get();
+    g.prepared = prepared.Of(d.in);
+    op->Prepare(d.weights() == GemmDescriptor::Weights::kA ? g.a : g.b, g.prepared);
   }
   if (d.epilogue.bias != Epilogue::Bias::kNone) g.bias = along_.get();
-  g.epilogue = {residual_.get(), along_.get()};
+  g.epilogue = {residual_.Of(d.out), along_.get()};
   g.workspace = workspace.get();
   return MeasureMilliseconds(
       device_, [&] { op->Run(g); }, best);

@@ -13,6 +13,7 @@ Derived* PreparedWeights::By(Operator* op) {
     library_ = op->library();
     SetKey(form_ + " " + library_);
     buffer_.reset();
+    data_ = {};
   }
   return op->prepared_bytes() > 0 ? this : nullptr;
 }
@@ -24,7 +25,9 @@ void PreparedWeights::Build() {
     buffer_ = std::make_unique<DeviceBuffer>(
         weights_->device(), bytes, weights_->name() + " as " + op_->library() + " takes it");
   }
-  op_->Prepare(weights_->device_data(), buffer_->pointer());
+  const DevicePtr weights = weights_->device_data();
+  data_ = buffer_->pointer().As(weights);
+  op_->Prepare(weights, data_);
 }
 
 }  // namespace caffe

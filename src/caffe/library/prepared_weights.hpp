@@ -19,7 +19,7 @@ class PreparedWeights final : public Derived {
   // another form, may have replaced the first one. Returns null if it uses the weights unchanged.
   Derived* By(Operator* op);
   // Null if the operator uses the weights unchanged.
-  DevicePtr data() const { return buffer_ ? buffer_->pointer() : DevicePtr{}; }
+  DevicePtr data() const { return data_; }
 
  private:
   void Build() override;
@@ -29,6 +29,7 @@ class PreparedWeights final : public Derived {
   std::string form_;
   const char* library_ = nullptr;
   std::unique_ptr<DeviceBuffer> buffer_;
+  DevicePtr data_;  // of the buffer, with the scale of the weights
 };
 
 }  // namespace caffe

@@ -101,7 +101,7 @@ class SmallWindowsOp final : public ConvOp {
     ConvArguments a = given;
     a.weights = given.prepared;
     a.prepared = inner_->prepared_bytes() > 0 ? given.prepared + inner_at_ : DevicePtr{};
-    a.x = given.workspace + images_at_;
+    a.x = (given.workspace + images_at_).As(given.x);
     for (int64_t i = 0; i < d.batch / piece_; ++i) {
       SplitImages(given.x + i * x_bytes, a.x);
       a.y = given.y + i * y_bytes;

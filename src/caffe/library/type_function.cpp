@@ -47,6 +47,9 @@ DataType Checked(const std::string& name, const std::string& function) {
               "' is not a type of a user, so that it has no functions of its own");
   CAFFE_CHECK(!HasFunctions(type), "data type '", name, "' has ", type.info().bits,
               " bits; functions of its own are tables, for at most ", kMostTableBits, " bits");
+  CAFFE_CHECK(!type.is_scaled(), "data type '", name,
+              "' has a scale for each blob, so that a code ",
+              "stands for no number of its own; functions of a type are for types without scaled");
   const std::vector<std::string> names = Names();
   std::string known;
   for (const std::string& row : names) known += (known.empty() ? "" : ", ") + row;

@@ -50,7 +50,7 @@ SyncedMemory& Here(const BlobBase& blob, const std::shared_ptr<SyncedMemory>& me
 }  // namespace
 
 BlobBase::BlobBase(DataType type, Device* device, const Shape& shape, std::string name)
-    : type_(type), device_(device), name_(std::move(name)) {
+    : type_(type), device_(device), name_(std::move(name)), packed_(type.is_packed()) {
   Reshape(shape);
 }
 
@@ -89,9 +89,9 @@ const void* BlobBase::host_data() const { return data_memory()->host_data(); }
 void* BlobBase::mutable_host_data() { return data_memory()->mutable_host_data(); }
 const void* BlobBase::host_diff() const { return diff_memory()->host_data(); }
 void* BlobBase::mutable_host_diff() { return diff_memory()->mutable_host_data(); }
-DevicePtr BlobBase::device_data() const { return Here(*this, data_memory()).device_data(); }
+DevicePtr BlobBase::device_data() const { return Typed(Here(*this, data_memory()).device_data()); }
 DevicePtr BlobBase::mutable_device_data() {
-  return Here(*this, data_memory()).mutable_device_data();
+  return Typed(Here(*this, data_memory()).mutable_device_data());
 }
 DevicePtr BlobBase::device_diff() const { return Here(*this, diff_memory()).device_data(); }
 DevicePtr BlobBase::mutable_device_diff() {
@@ -99,19 +99,39 @@ DevicePtr BlobBase::mutable_device_diff() {
 }
 void* BlobBase::overwrite_host_data() { return data_memory()->overwrite_host_data(bytes()); }
 DevicePtr BlobBase::overwrite_device_data() {
-  return Here(*this, data_memory()).overwrite_device_data(bytes());
+  return Typed(Here(*this, data_memory()).overwrite_device_data(bytes()));
 }
 DevicePtr BlobBase::overwrite_device_diff() {
   return Here(*this, diff_memory()).overwrite_device_data(bytes());
 }
 
-std::vector<double> BlobBase::DataAsDouble() const { return ToDouble(type_, host_data(), count_); }
+void BlobBase::set_range(const QuantRange& range) {
+  range_ = range;
+  exponent_ = type_.is_scaled() ? static_cast<int16_t>(std::ilogb(range.scale)) : 0;
+}
+
+std::vector<double> BlobBase::DataAsDouble() const {
+  std::vector<double> values = ToDouble(type_, host_data(), count_);
+  if (exponent_ != 0) {
+    for (double& value : values) value = std::ldexp(value, exponent_);
+  }
+  return values;
+}
 std::vector<double> BlobBase::DiffAsDouble() const { return ToDouble(type_, host_diff(), count_); }
 
 void BlobBase::SetData(const std::vector<double>& values) {
   CAFFE_CHECK(static_cast<int64_t>(values.size()) == count_, "blob ", name_, " has ", count_,
               " elements, but ", values.size(), " values were given");
-  ConvertElements(kDouble, values.data(), type_, overwrite_host_data(), values.size());
+  CAFFE_CHECK(!type_.is_scaled() || range_.observed, "blob ", name_,
+              ": there is no range from which ", "the scale of data type '", type_.name(),
+              "' follows; load a calibrated file first");
+  if (exponent_ == 0) {
+    ConvertElements(kDouble, values.data(), type_, overwrite_host_data(), values.size());
+    return;
+  }
+  std::vector<double> scaled = values;
+  for (double& value : scaled) value = std::ldexp(value, -exponent_);
+  ConvertElements(kDouble, scaled.data(), type_, overwrite_host_data(), scaled.size());
 }
 
 void BlobBase::SetDiff(const std::vector<double>& values) {
@@ -132,7 +152,7 @@ void BlobBase::ShareData(const BlobBase& other) {
               ", ", shape_string(), ") cannot share the data of ", other.name(), " (",
               other.type().name(), ", ", other.shape_string(), ")");
   data_ = other.data_memory();
-  range_ = other.range_;
+  set_range(other.range_);
 }
 
 void BlobBase::ShareDiff(const BlobBase& other) {
@@ -152,7 +172,9 @@ void BlobBase::SetDevice(Device* device) {
 void BlobBase::CopyDataFrom(const BlobBase& other) {
   CAFFE_CHECK(count_ == other.count(), "cannot copy blob ", other.name(), " of shape ",
               other.shape_string(), " to blob ", name_, " of shape ", shape_string());
-  if (type_ == other.type()) {
+  if (type_.is_scaled() || other.type().is_scaled()) {
+    SetData(other.DataAsDouble());
+  } else if (type_ == other.type()) {
     std::memcpy(mutable_host_data(), other.host_data(), bytes());
   } else {
     ConvertElements(other.type(), other.host_data(), type_, mutable_host_data(), count_);
@@ -187,7 +209,9 @@ void BlobBase::FromProto(const BlobProto& proto, bool reshape) {
   };
   const auto convert_packed = [&](const std::string& elements, const char* what, bool diff) {
     const DataType type = PackedType(proto);
-    convert(type, elements.data(), static_cast<int64_t>(elements.size() / type.bytes()), what,
+    const auto size = static_cast<int64_t>(elements.size());
+    const bool fits = size == type.FileBytes(count_);
+    convert(type, elements.data(), fits ? count_ : size / static_cast<int64_t>(type.bytes()), what,
             diff);
   };
   if (proto.double_data_size() > 0) {
@@ -209,7 +233,10 @@ void BlobBase::FromProto(const BlobProto& proto, bool reshape) {
 void BlobBase::ToProto(BlobProto* proto, bool write_diff) const {
   proto->Clear();
   for (int64_t extent : shape_) proto->mutable_shape()->add_dim(extent);
-  if (type_ == kDouble) {
+  if (type_.is_scaled()) {
+    // The scale belongs to the net; a file has the values.
+    for (const double value : DataAsDouble()) proto->add_data(static_cast<float>(value));
+  } else if (type_ == kDouble) {
     const double* data = static_cast<const double*>(host_data());
     proto->mutable_double_data()->Assign(data, data + count_);
     if (write_diff) {
@@ -226,8 +253,8 @@ void BlobBase::ToProto(BlobProto* proto, bool write_diff) const {
   } else {
     proto->set_data_type(static_cast<DataTypeProto>(type_.info().proto));
     if (type_.is_custom()) proto->set_data_type_name(type_.name());
-    proto->set_packed_data(host_data(), bytes());
-    if (write_diff) proto->set_packed_diff(host_diff(), bytes());
+    proto->set_packed_data(host_data(), type_.FileBytes(count_));
+    if (write_diff) proto->set_packed_diff(host_diff(), type_.FileBytes(count_));
   }
 }
 

@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
+#include <vector>
 
 namespace caffe {
 
 template <class Value>
 void DecodeCodes(const void* codes, int64_t count, const QuantRange& range, DataType type,
                  Value* values) {
+  if (type.is_scaled()) {
+    ConvertElements(type, codes, DataTypeOf<Value>::value, values, count);
+    for (int64_t i = 0; i < count; ++i) values[i] *= static_cast<Value>(range.scale);
+    return;
+  }
   WithCodes(type, codes, [&](const auto* from) {
     for (int64_t i = 0; i < count; ++i) {
       values[i] = static_cast<Value>(range.scale * (from[i] - range.zero));
@@ -19,6 +25,12 @@ void DecodeCodes(const void* codes, int64_t count, const QuantRange& range, Data
 template <class Value>
 int64_t EncodeCodes(const Value* values, int64_t count, const QuantRange& range, DataType type,
                     void* codes, int lowest) {
+  if (type.is_scaled()) {
+    std::vector<double> scaled(values, values + count);
+    for (double& value : scaled) value /= range.scale;
+    ConvertElements(kDouble, scaled.data(), type, codes, count);
+    return 0;
+  }
   const double least = lowest - range.zero, most = type.info().code_max - range.zero;
   const auto encode = [&](auto* to) {
     int64_t sum = 0;

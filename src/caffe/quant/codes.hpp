@@ -14,12 +14,13 @@ auto WithCodes(DataType type, const void* codes, const Function& function) {
                            : function(static_cast<const uint16_t*>(codes));
 }
 
-// The real values of codes, in float or double.
+// The real values of codes of a type with DataType::has_range, in float or double.
 template <class Value>
 void DecodeCodes(const void* codes, int64_t count, const QuantRange& range, DataType type,
                  Value* values);
-// Rounds real values to codes of at least `lowest`, half away from zero. Returns the sum of
-// code - zero point.
+// Rounds real values to codes. Those of a quantized type are at least `lowest`, and halves are
+// rounded away from zero; returns the sum of code - zero point. A scaled type rounds as it always
+// does; returns 0.
 template <class Value>
 int64_t EncodeCodes(const Value* values, int64_t count, const QuantRange& range, DataType type,
                     void* codes, int lowest = 0);

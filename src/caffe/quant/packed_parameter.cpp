@@ -26,11 +26,12 @@ std::shared_ptr<char> PackedParameter::Allocate(int64_t bytes, const std::string
 PackedParameter::PackedParameter(DataType type, int64_t count, std::shared_ptr<const char> bytes,
                                  ChannelRanges range, const std::string& where)
     : type_(type), count_(count), elements_(std::move(bytes)), range_(std::move(range)) {
-  if (!type.is_quantized()) return;
-  channels_ = AffineRanges(range_, type);
+  if (!type.has_range()) return;
+  channels_ = CodeRanges(range_, type);
   const int64_t channels = static_cast<int64_t>(channels_.size());
   CAFFE_CHECK(count % channels == 0, where, " has ", count, " codes, but ranges for ", channels,
               " channels");
+  if (type.is_scaled()) return;
   const int32_t middle = (type.info().code_max + 1) / 2;
   symmetric_ = std::all_of(channels_.begin(), channels_.end(),
                            [&](const QuantRange& one) { return one.zero == middle; }) &&
@@ -40,16 +41,33 @@ PackedParameter::PackedParameter(DataType type, int64_t count, std::shared_ptr<c
 }
 
 void PackedParameter::Decode(int64_t first, int64_t count, float* target) const {
+  if (type_.is_packed() && channels_.empty() && first % 2 != 0) {
+    // From the byte of the first element on.
+    std::vector<float> values(static_cast<size_t>(count + 1));
+    Decode(first - 1, count + 1, values.data());
+    std::copy(values.begin() + 1, values.end(), target);
+    return;
+  }
   const int64_t bytes = static_cast<int64_t>(type_.bytes());
   if (channels_.empty()) {
-    ConvertElements(type_, elements_.get() + first * bytes, kFloat, target, count);
+    ConvertElements(type_, elements_.get() + type_.FileBytes(first), kFloat, target, count);
     return;
   }
   const int64_t depth = count_ / static_cast<int64_t>(channels_.size());
   while (count > 0) {
     const int64_t channel = first / depth;
     const int64_t part = std::min(count, (channel + 1) * depth - first);
-    DecodeCodes(elements_.get() + first * bytes, part, channels_[channel], type_, target);
+    if (type_.is_packed()) {
+      // Without a scale: an odd first element has the byte of the one before it.
+      std::vector<float> values(static_cast<size_t>(part + 1));
+      ConvertElements(type_, elements_.get() + first / 2, kFloat, values.data(),
+                      static_cast<size_t>(part + first % 2));
+      for (int64_t i = 0; i < part; ++i) {
+        target[i] = values[i + first % 2] * static_cast<float>(channels_[channel].scale);
+      }
+    } else {
+      DecodeCodes(elements_.get() + first * bytes, part, channels_[channel], type_, target);
+    }
     first += part;
     target += part;
     count -= part;
@@ -120,18 +138,30 @@ void StoreCodes(const Value* values, int64_t count, int64_t channels, DataType t
                 bool power_of_two) {
   const int32_t most = (type.info().code_max - 1) / 2;
   const int64_t depth = count / channels;
-  std::string bytes(count * type.bytes(), '\0');
-  std::vector<double> scales;
+  std::string bytes(type.FileBytes(count), '\0');
+  std::vector<double> scales, scaled;  // values without their scales, of a packed type
   for (int64_t c = 0; c < channels; ++c) {
     const Value* row = values + c * depth;
     double largest = 0;
     for (int64_t i = 0; i < depth; ++i) largest = std::max<double>(largest, std::abs(row[i]));
+    if (type.is_scaled()) {
+      const QuantRange range = ScaledRange({-largest, largest}, type);
+      scales.push_back(range.scale);
+      if (type.is_packed()) {
+        for (int64_t i = 0; i < depth; ++i) scaled.push_back(row[i] / range.scale);
+        continue;
+      }
+      EncodeCodes(row, depth, range, type, bytes.data() + c * depth * type.bytes());
+      continue;
+    }
     double wanted = std::max(largest / most, 0x1p-126);
     if (power_of_two) wanted = PowerOfTwoFrom(wanted);
     scales.push_back(largest == 0 ? 1 : static_cast<float>(wanted));
     EncodeCodes(row, depth, {scales[c], most + 1}, type, bytes.data() + c * depth * type.bytes(),
                 1);
   }
+  // Rows with an odd number of elements share bytes.
+  if (!scaled.empty()) ConvertElements(kDouble, scaled.data(), type, bytes.data(), scaled.size());
   StorePacked(type, std::move(bytes), blob);
   const std::string name = ParameterQuantizer(layer, index);
   auto* entries = file->mutable_quantizer();

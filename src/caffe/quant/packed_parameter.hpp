@@ -31,7 +31,7 @@ class PackedParameter final : public SyncedMemory::Source {
 
   DataType type() const { return type_; }
   int64_t count() const { return count_; }
-  int64_t bytes() const { return count_ * static_cast<int64_t>(type_.bytes()); }
+  int64_t bytes() const { return type_.FileBytes(count_); }
   const std::shared_ptr<const char>& elements() const { return elements_; }
   const ChannelRanges& range() const { return range_; }
   // The scale and zero point of all codes, or of those of each channel; empty if it holds no codes.
@@ -70,7 +70,7 @@ void StorePacked(DataType type, std::string bytes, BlobProto* blob);
 // Stores `count` values as symmetric codes in the blob of parameter `index` of a layer, which has
 // this name of UniqueLayerNames in the file, and their scales in the file's quantizers. Each of
 // `channels` equal parts has a scale of its own, max |value| / 127 (32767) rounded to float, at
-// least 2^-126, or 1 if all are 0.
+// least 2^-126, or 1 if all are 0. Codes of a scaled type have ScaledRange for each part.
 template <class Value>
 void StoreCodes(const Value* values, int64_t count, int64_t channels, DataType type,
                 const std::string& layer, int index, BlobProto* blob, NetParameter* file,

@@ -5,6 +5,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/value_table.hpp"
 
 namespace caffe {
 
@@ -78,6 +79,35 @@ QuantRange AffineRange(const Range& range, DataType type) {
   return {scale, static_cast<int32_t>(zero), true};
 }
 
+QuantRange ScaledRange(const Range& range, DataType type) {
+  CAFFE_CHECK(std::isfinite(range.high - range.low) && range.known(), "[", range.low, ", ",
+              range.high, "] is not a valid range for a scale");
+  CAFFE_CHECK(type.is_scaled(), type.name(), " is not a type with a scale for each blob");
+  const double largest = std::max(std::abs(range.low), std::abs(range.high));
+  if (largest == 0) return {1, 0, true};
+  const double scale = PowerOfTwoFrom(largest / TableOf(type).largest());
+  return {std::clamp(scale, 0x1p-100, 0x1p100), 0, true};
+}
+
+QuantRange CodeRange(const Range& range, DataType type) {
+  return type.is_scaled() ? ScaledRange(range, type) : AffineRange(range, type);
+}
+
+Range LimitedRange(const Range& range, double least, double most, DataType type) {
+  const TypeInfo& info = type.info();
+  const auto is_code = [&](double code) {
+    return code == std::floor(code) && code >= info.code_min && code <= info.code_max;
+  };
+  CAFFE_CHECK(is_code(least) && is_code(most) && least < most, "the limits ", least, " and ", most,
+              " are not two codes of ", type.name(), ", from ", info.code_min, " to ",
+              info.code_max);
+  const double low = std::min(range.low, 0.0), high = std::max(range.high, 0.0);
+  if (low == high) return range;
+  const double scale = (high - low) / (most - least);
+  const double zero = std::clamp(std::round(least - low / scale), least, most);
+  return {(info.code_min - zero) * scale, (info.code_max - zero) * scale, range.origin};
+}
+
 double PowerOfTwoFrom(double value) {
   int exponent;
   const double fraction = std::frexp(value, &exponent);  // in [0.5, 1)
@@ -96,12 +126,12 @@ Range PowerOfTwoRange(const Range& range, DataType type) {
   return {-below * scale, (codes - below) * scale, range.origin};
 }
 
-std::vector<QuantRange> AffineRanges(const ChannelRanges& ranges, DataType type) {
+std::vector<QuantRange> CodeRanges(const ChannelRanges& ranges, DataType type) {
   const bool scales = !ranges.scale.empty();
   const ChannelRanges& ends = scales ? SymmetricRanges(ranges.scale, type) : ranges;
   std::vector<QuantRange> affine;
   for (size_t c = 0; c < std::max<size_t>(ends.low.size(), 1); ++c) {
-    affine.push_back(AffineRange(ends.Of(c), type));
+    affine.push_back(CodeRange(ends.Of(c), type));
     // The ends of a range round; a stored scale is exact.
     if (scales) affine[c].scale = ranges.scale[c];
   }
@@ -109,7 +139,9 @@ std::vector<QuantRange> AffineRanges(const ChannelRanges& ranges, DataType type)
 }
 
 ChannelRanges SymmetricRanges(const std::vector<double>& scales, DataType type) {
-  const double below = (type.info().code_max + 1) / 2, above = below - 1;
+  const double largest = type.is_scaled() ? TableOf(type).largest() : 0;
+  const double below = type.is_scaled() ? largest : (type.info().code_max + 1) / 2;
+  const double above = type.is_scaled() ? largest : below - 1;
   ChannelRanges ranges{{0, 0}};
   for (const double scale : scales) {
     ranges.low.push_back(-below * scale);

@@ -6,6 +6,7 @@
 #include "caffe.pb.h"
 #include "caffe/core/error.hpp"
 #include "caffe/core/repeated_names.hpp"
+#include "caffe/core/type_registry.hpp"
 #include "caffe/quant/packed_parameter.hpp"
 
 namespace caffe {
@@ -66,12 +67,17 @@ class ForkNames {
   std::map<std::string, std::string> splits_;  // without "_split_<k>"
 };
 
-bool IsCoded(const BlobProto& blob) {
-  return blob.has_packed_data() &&
-         (blob.data_type() == CAFFE_INT8_QUANTIZED || blob.data_type() == CAFFE_INT16_QUANTIZED);
-}
+bool IsCoded(const BlobProto& blob) { return blob.has_packed_data() && StoresCodes(blob); }
 
 }  // namespace
+
+bool StoresCodes(const BlobProto& blob) {
+  if (blob.data_type() != CAFFE_CUSTOM) {
+    return blob.data_type() == CAFFE_INT8_QUANTIZED || blob.data_type() == CAFFE_INT16_QUANTIZED;
+  }
+  const auto type = FindDataType(blob.data_type_name());
+  return type && type->is_scaled();
+}
 
 std::vector<std::string> UniqueLayerNames(const NetParameter& file) {
   std::vector<std::string> names;
@@ -179,12 +185,20 @@ void DecodeParameters(NetParameter* file) {
     for (int b = 0; b < layer.blobs_size(); ++b) {
       if (!IsCoded(layer.blobs(b))) continue;
       BlobProto* blob = layer.mutable_blobs(b);
-      const DataType type = DataTypeByProto(blob->data_type());
+      const DataType type = PackedType(*blob);
       const auto codes = std::make_shared<std::string>(std::move(*blob->mutable_packed_data()));
-      const int64_t count = static_cast<int64_t>(codes->size() / type.bytes());
+      int64_t count = static_cast<int64_t>(codes->size() / type.bytes());
+      if (type.is_packed()) {
+        count = 1;
+        for (const int64_t extent : blob->shape().dim()) count *= extent;
+        CAFFE_CHECK(type.FileBytes(count) == static_cast<int64_t>(codes->size()), "layer '",
+                    names[l], "', parameter ", b, " has ", codes->size(), " bytes of codes, but ",
+                    count, " elements");
+      }
       blob->clear_packed_data();
       blob->clear_packed_diff();
       blob->clear_data_type();
+      blob->clear_data_type_name();
       const PackedParameter packed(type, count, {codes, codes->data()},
                                    RangeOfCodes(ranges, names[l], b, type),
                                    Concat("layer '", names[l], "', parameter ", b));

@@ -10,6 +10,7 @@
 
 namespace caffe {
 
+class BlobProto;
 class NetParameter;
 
 // The content of NetParameter.quantizer. The OpenCL fork's names are understood:
@@ -43,6 +44,9 @@ StoredRanges ReadRanges(const NetParameter& file, const NetParameter& net);
 // instance.
 void CheckRangeNames(const NetParameter& net, const std::vector<std::string>& blobs);
 
+// Whether the packed elements of a blob are codes, which need a range: of a quantized type, or of a
+// registered one with a scale for each blob.
+bool StoresCodes(const BlobProto& blob);
 // Parameters may be stored as codes, as in the fork's quantized nets. DecodeParameters converts
 // them to float by the ranges of the file: the affine range of a parameter or of each of its output
 // channels. Throws, naming layer and parameter, if a range is missing.

@@ -48,11 +48,7 @@ double LargestRounded(DataType type) {
   if (type == kHalf) return std::nextafter(65520, 0);
   if (type == kBfloat16) return std::nextafter(0x1.ffp127, 0);
   if (HasFunctions(type)) return LargestValue(FunctionsOf(type));
-  double largest = 0;
-  for (const float value : TableOf(type).values()) {
-    if (std::isfinite(value)) largest = std::max<double>(largest, std::abs(value));
-  }
-  return largest;
+  return TableOf(type).largest();
 }
 
 // Whether a parameter has the weights of a layer, or of a layer in its nets: recurrent layers and
@@ -67,6 +63,15 @@ int64_t ScalesOf(const LayerBase& layer, int parameter) {
   const auto weighted = layer.Facts().weighted;
   if (!weighted) return layer.blobs()[parameter]->shape(0);
   return weighted->outer == 1 ? weighted->channels : 1;
+}
+
+// The scales of codes are stored beside the ranges of blobs.
+void CheckNamesOfRanges(const NetParameter& model) {
+  std::vector<std::string> ranges;
+  for (int i = 0; i < model.layer_size(); ++i) {
+    for (int t = 0; t < model.layer(i).top_size(); ++t) ranges.push_back(RangeName(model, i, t));
+  }
+  CheckRangeNames(model, ranges);
 }
 
 bool IsFinite(const std::vector<double>& values) {
@@ -96,8 +101,10 @@ void ToLevels(int levels, std::vector<double>* values) {
 NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* notes) {
   CAFFE_CHECK(type == kHalf || type == kBfloat16 || type.is_custom(),
               "weights are rounded to half, bfloat16 or a type of a user, not ", type.name());
-  const double limit = LargestRounded(type);
+  const double limit = type.is_scaled() ? std::numeric_limits<double>::max() : LargestRounded(type);
   const auto net = MakeNet(model);
+  const std::vector<std::string> names = UniqueLayerNames(model);
+  if (type.is_scaled()) CheckNamesOfRanges(model);
   int rounded = 0;
   for (int i = 0; i < model.layer_size(); ++i) {
     LayerParameter* layer = model.mutable_layer(i);
@@ -113,10 +120,17 @@ NetParameter RoundWeights(NetParameter model, DataType type, TransformNotes* not
                                                  : "it has values that are infinite or NaN"));
         continue;
       }
-      std::string bytes(values.size() * type.bytes(), '\0');
+      ++rounded;
+      if (type.is_scaled()) {
+        if (values.empty()) continue;
+        const int64_t channels = IsWeights(made, b) ? ScalesOf(made, b) : 1;
+        StoreCodes(values.data(), static_cast<int64_t>(values.size()), channels, type, names[i], b,
+                   layer->mutable_blobs(b), &model);
+        continue;
+      }
+      std::string bytes(type.FileBytes(blob.count()), '\0');
       ConvertElements(kDouble, values.data(), type, bytes.data(), values.size());
       StorePacked(type, std::move(bytes), layer->mutable_blobs(b));
-      ++rounded;
     }
   }
   notes->push_back(Concat(rounded, rounded == 1 ? " parameter is" : " parameters are",
@@ -156,12 +170,7 @@ NetParameter QuantizeWeights(NetParameter model, DataType type, TransformNotes* 
   CAFFE_CHECK(type.is_quantized(), "weights are quantized to int8 or int16, not ", type.name());
   const auto net = MakeNet(model);
   const std::vector<std::string> names = UniqueLayerNames(model);
-  // The scales of codes are stored beside the ranges of blobs.
-  std::vector<std::string> ranges;
-  for (int i = 0; i < model.layer_size(); ++i) {
-    for (int t = 0; t < model.layer(i).top_size(); ++t) ranges.push_back(RangeName(model, i, t));
-  }
-  CheckRangeNames(model, ranges);
+  CheckNamesOfRanges(model);
   int quantized = 0;
   for (int i = 0; i < model.layer_size(); ++i) {
     LayerParameter* layer = model.mutable_layer(i);

@@ -142,11 +142,7 @@ class CpuStream final : public Stream {
 
 // The tables, or the functions, of the type of an array; null if it is not a user's type.
 const void* HostTable(const KernelParameter& parameter, const TypeTriple& types) {
-  const std::string& name = parameter.type;
-  const DataType type = name == "Dtype"    ? types.compute
-                        : name == "MItype" ? types.in
-                        : name == "MOtype" ? types.out
-                                           : kFloat;
+  const DataType type = DeclaredType(parameter, types).value_or(kFloat);
   if (!type.is_custom()) return nullptr;
   if (!HasFunctions(type)) return TableOf(type).host_words();
   const HostTypeFunctions* functions = FunctionsOf(type).host();
@@ -186,7 +182,8 @@ class CpuKernel final : public Kernel {
         char* address = argument.pointer.handle ? argument.pointer.address() : nullptr;
         std::memcpy(&slot[0], &address, sizeof(address));
         if (tables_[i]) {
-          std::memcpy(&slot[1], &tables_[i], sizeof(tables_[i]));
+          const void* const table = argument.zero == 0 ? tables_[i] : ScaledTable(i, argument.zero);
+          std::memcpy(&slot[1], &table, sizeof(table));
         } else {
           std::memcpy(&slot[1], &argument.zero, sizeof(argument.zero));
         }
@@ -230,6 +227,12 @@ class CpuKernel final : public Kernel {
   }
 
  private:
+  // The table of a type with a scale for each blob, of the scale 2^exponent.
+  const void* ScaledTable(size_t parameter, int exponent) const {
+    const DataType type = *DeclaredType(signature_.parameters[parameter], types_);
+    return TableOf(type).Scaled(exponent).host_words();
+  }
+
   const RunHostKernel run_;
   std::vector<ScalarKind> scalars_;  // by parameter; not read for pointers
   std::vector<const void*> tables_;  // by parameter; of arrays of a user's type, else null

@@ -110,8 +110,9 @@ void OpenClKernel::SetArguments(cl_kernel kernel, const KernelArguments& argumen
       }
       case Slot::Kind::kPointer: {
         const cl_mem buffer = static_cast<cl_mem>(argument.pointer.handle);
-        const cl_long offset = argument.pointer.offset / slot.element_bytes;
-        CAFFE_CHECK(offset * slot.element_bytes == argument.pointer.offset, where_, ": argument ",
+        const int64_t units = argument.pointer.offset * (argument.pointer.packed ? 2 : 1);
+        const cl_long offset = units / slot.element_bytes;
+        CAFFE_CHECK(offset * slot.element_bytes == units, where_, ": argument ",
                     signature_.parameters[i].name, " lies ", argument.pointer.offset,
                     " bytes into its buffer, which is not a multiple of ", slot.element_bytes,
                     ", the size of ", signature_.parameters[i].type);

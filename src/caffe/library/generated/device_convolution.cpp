@@ -68,7 +68,7 @@ class DeviceConvOp final : public ConvOp {
     for (int64_t i = 0; i < d.batch; i += chunk_) {
       const int64_t images = std::min(chunk_, d.batch - i);
       const DevicePtr columns = columns_.Gather(a.x + Bytes(d.in, i * d.in_channels * in_), images,
-                                                a.workspace + columns_at_);
+                                                (a.workspace + columns_at_).As(a.x));
       for (int64_t g = 0; g < d.group; ++g) {
         const int64_t channel = g * group_out;
         GemmArguments product;
@@ -97,7 +97,7 @@ class DeviceConvOp final : public ConvOp {
     for (int64_t i = 0; i < d.batch; i += chunk_) {
       const int64_t images = std::min(chunk_, d.batch - i);
       const DevicePtr target = a.x_diff + Bytes(d.in, i * d.in_channels * in_);
-      const DevicePtr columns = pointwise_ ? target : a.workspace + columns_at_;
+      const DevicePtr columns = pointwise_ ? target : (a.workspace + columns_at_).As(a.x_diff);
       for (int64_t g = 0; g < d.group; ++g) {
         const int64_t channel = g * group_out;
         GemmArguments product;

@@ -201,9 +201,10 @@ template <class Product> class MatrixConvOp : public ConvOp {
  protected:
   void DoForward(const ConvArguments& a) override {
     CheckMemory(a.prepared, a.workspace);
-    if (fold_) fold_->Run(a.x, a.workspace, a.quant ? a.quant->zero_x : 0);
+    const DevicePtr folded = a.workspace.As(a.x);
+    if (fold_) fold_->Run(a.x, folded, a.quant ? a.quant->zero_x : 0);
     const DevicePtr behind = a.workspace ? a.workspace + FoldedBytes() : a.workspace;
-    Compute(&product_, fold_ ? a.workspace : a.x, a, behind);
+    Compute(&product_, fold_ ? folded : a.x, a, behind);
   }
   // The bytes of the workspace before those of the product.
   int64_t FoldedBytes() const { return fold_ ? fold_->bytes() : 0; }
@@ -415,8 +416,8 @@ template <class Product> class MatrixGemmOp final : public GemmOp {
     CheckMemory(given);
     GemmArguments g = given;
     if (packs_) {
-      product_.Pack(g.b, g.workspace);
-      g.prepared = g.workspace;
+      g.prepared = g.workspace.As(g.b);
+      product_.Pack(g.b, g.prepared);
       g.workspace = g.workspace + PackedBytes();
     }
     Compute(&product_, g);

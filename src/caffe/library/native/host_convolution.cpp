@@ -267,6 +267,11 @@ template <class T> class HostConvOp final : public ConvOp {
     } else if (d.forward && needed > 1) {
       block_ = std::min(block_, std::max<int64_t>(1, (rows_.rows() + needed - 1) / needed));
     }
+    // A part of the output would begin in the middle of a byte.
+    if (d.out.is_packed()) {
+      block_ = rows_.rows();
+      parts_ = 1;
+    }
     if (few_) {
       chunk_ = std::clamp<int64_t>(kFewColumnBytes * chunk_ / (row_bytes * block_), 1, chunk_);
     }

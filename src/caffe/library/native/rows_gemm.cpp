@@ -1,6 +1,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/cpu/cpu_device.hpp"
@@ -163,7 +164,7 @@ class RowsGemmOp final : public GemmOp {
         for (int64_t j = 0; j < d.n; ++j) {
           float old;
           ConvertElements(d.out, c + (i * d.row_c() + j) * d.out.bytes(), kFloat, &old, 1);
-          row[j] += beta * old;
+          row[j] += beta * std::ldexp(old, g.c.exponent);
         }
       }
       if (!pass_) std::copy_n(row, d.n, At<float>(g.c) + i * d.row_c());
@@ -186,6 +187,8 @@ class RowsGemmOp final : public GemmOp {
 
 bool Supports(Device*, const GemmDescriptor& d) {
   if (d.quantized() || d.in == kDouble) return false;
+  // A row would begin in the middle of a byte.
+  if (d.in.is_packed() || d.out.is_packed()) return false;
   if (d.in.is_custom() && d.n * d.k <= kWidened) return false;
   const int64_t most = d.in == kFloat || d.in.is_custom() ? kMostRows : kMostNarrowRows;
   return d.m <= most && d.batch == 1 && !d.trans_a && d.trans_b && Dots(d.in);

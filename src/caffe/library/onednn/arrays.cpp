@@ -1,5 +1,7 @@
 #include "caffe/library/onednn/arrays.hpp"
 
+#include <cmath>
+
 #include "caffe/device/cpu/cpu_device.hpp"
 
 namespace caffe::onednn {
@@ -15,6 +17,15 @@ bool MultipliesBfloat16() {
 }
 
 }  // namespace
+
+std::vector<float> Widened(DevicePtr array, DataType type, int64_t count) {
+  std::vector<float> wide(static_cast<size_t>(count));
+  ConvertElements(type, At(array), kFloat, wide.data(), wide.size());
+  if (array.exponent != 0) {
+    for (float& value : wide) value = std::ldexp(value, array.exponent);
+  }
+  return wide;
+}
 
 const std::string& Level() {
   static const std::string level = [] {

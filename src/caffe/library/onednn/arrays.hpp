@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <dnnl.hpp>
 #include <string>
+#include <vector>
 
 #include "caffe/core/data_type.hpp"
 #include "caffe/core/layout.hpp"
@@ -17,6 +18,8 @@ using Tag = dnnl::memory::format_tag;
 using Element = dnnl::memory::data_type;
 
 inline void* At(DevicePtr pointer) { return pointer ? pointer.address() : nullptr; }
+// The values of a narrow array, with its scale.
+std::vector<float> Widened(DevicePtr array, DataType type, int64_t count);
 inline int64_t Bytes(const Desc& desc) { return static_cast<int64_t>(desc.get_size()); }
 
 // The instruction level to which oneDNN was limited at its first use; it cannot change later.

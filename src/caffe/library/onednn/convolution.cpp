@@ -59,9 +59,7 @@ class OneDnnConvOp final : public ConvOp {
     const void* plain = At(weights);
     std::vector<float> wide;
     if (descriptor_.in != kFloat && problem_.element == Element::f32) {
-      const size_t count = descriptor_.weight_count();
-      wide.resize(count);
-      ConvertElements(descriptor_.in, plain, kFloat, wide.data(), count);
+      wide = Widened(weights, descriptor_.in, descriptor_.weight_count());
       plain = wide.data();
     }
     for (const WeightForm* form : {&forward_weights_, &data_weights_}) {

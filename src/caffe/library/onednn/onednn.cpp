@@ -53,6 +53,8 @@ bool GradientsRepeat(const ConvDescriptor& d) {
 bool Supports(const ConvDescriptor& d, bool widens) {
   if (widens && onednn::Inner(d.in) == onednn::Element::f32) return false;
   if (d.quantized() || d.in == kDouble) return false;
+  // Rows are converted by parts, which would begin in the middle of a byte.
+  if (d.in.is_packed() || d.out.is_packed()) return false;
   if (d.geometry.axes() > 3 || d.workspace_limit > 0 || onednn::Level() != HostLevel())
     return false;
   if (!WindowsFit(d.geometry) || !ExtentsFit(d) || !GradientsRepeat(d)) return false;

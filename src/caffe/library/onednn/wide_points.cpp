@@ -51,9 +51,7 @@ class WidePointsOp final : public ConvOp {
   }
   int64_t prepared_bytes() const override { return weight_bytes_; }
   void Prepare(DevicePtr weights, DevicePtr prepared) override {
-    const int64_t count = descriptor_.weight_count();
-    std::vector<float> wide(count);
-    ConvertElements(descriptor_.in, At(weights), kFloat, wide.data(), count);
+    std::vector<float> wide = Widened(weights, descriptor_.in, descriptor_.weight_count());
     reorder_->Run({{DNNL_ARG_FROM, wide.data()}, {DNNL_ARG_TO, At(prepared)}});
   }
 

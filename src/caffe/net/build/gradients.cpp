@@ -132,8 +132,10 @@ bool Gradients::any() const {
 
 bool Gradients::narrow() const {
   for (size_t n = 0; n < nodes_.size(); ++n) {
-    const DataType type = wiring_.nodes[n].layer->types().compute;
-    if (nodes_[n].needed && (type == kHalf || type == kBfloat16 || type.is_custom())) return true;
+    const TypeTriple types = wiring_.nodes[n].layer->types();
+    for (const DataType type : {types.compute, types.in, types.out}) {
+      if (nodes_[n].needed && (type == kHalf || type == kBfloat16 || type.is_custom())) return true;
+    }
   }
   return false;
 }
@@ -146,6 +148,13 @@ void Gradients::CheckTrainable() const {
                 layer.name(), " (", layer.type(), "): has no backward pass in ",
                 layer.types().compute.name(),
                 "; train in a float type, observe ranges, and quantize afterwards");
+    for (const DataType type : {layer.types().in, layer.types().out}) {
+      CAFFE_CHECK(!nodes_[n].needed || !(type.is_scaled() || type.is_packed()), layer.name(), " (",
+                  layer.type(), "): data type '", type.name(), "' ",
+                  type.is_scaled() ? "has a scale for each blob, which gradients have not"
+                                   : "is packed, which gradients are not",
+                  "; train in a float type, and use the type afterwards");
+    }
   }
 }
 

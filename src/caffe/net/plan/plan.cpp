@@ -211,6 +211,7 @@ class PartFinder {
       // An earlier content of the array would be lost.
       const std::vector<Step*>& writers = writers_[step.writes[0]];
       if (writers.empty() || writers[0] != &step) continue;
+      if (node.types.out.is_packed()) continue;
       const int64_t bytes = static_cast<int64_t>(node.types.out.bytes());
       int64_t channels = 0, offset = 0;
       for (const int64_t extent : join->extents) channels += extent;

@@ -179,8 +179,31 @@ bool NetRanges::Update() {
   ++epoch_;
   for (size_t n = 0; n < nodes_.size(); ++n) {
     if (wiring_.nodes[n].quantized) wiring_.nodes[n].layer->SetRanges(nodes_[n]);
+    SetScales(static_cast<int>(n));
   }
   return true;
+}
+
+// A blob of a scaled type has one scale, which pointers to its data carry.
+void NetRanges::SetScales(int index) const {
+  const Node& node = wiring_.nodes[index];
+  for (size_t t = 0; t < node.top.size(); ++t) {
+    if (node.top[t]->type().is_scaled()) node.top[t]->set_range(nodes_[index].top[t]);
+  }
+}
+
+void NetRanges::CheckScales() const {
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    const Node& node = wiring_.nodes[n];
+    for (size_t t = 0; t < node.top.size(); ++t) {
+      const DataType type = node.top[t]->type();
+      CAFFE_CHECK(!type.is_scaled() || nodes_[n].top[t].observed, node.layer->name(), " (",
+                  node.layer->type(), "): no range of blob ", nodes_[n].top[t].name,
+                  " was ever observed, from which the scale of data type '", type.name(),
+                  "' follows; calibrate: run the net in a float type on typical data with ",
+                  "quant_mode CAFFE_QUANT_OBSERVE, save it, and load that caffemodel here");
+    }
+  }
 }
 
 void NetRanges::Publish(int index) const {
@@ -200,7 +223,7 @@ bool NetRanges::Lack() const {
   for (int n = 0; n <= wiring_.last_node(); ++n) {
     const BlobVec& tops = wiring_.nodes[n].top;
     for (size_t t = 0; t < tops.size(); ++t) {
-      if (tops[t]->type().is_quantized() && !nodes_[n].top[t].observed) return true;
+      if (tops[t]->type().has_range() && !nodes_[n].top[t].observed) return true;
     }
   }
   return false;

@@ -47,9 +47,11 @@ class NetRanges {
   void UsePlaceholders() { placeholders_ = changed_ = true; }
   void SetDevice(Device* device);
 
-  // Sets the ranges of the layers of quantized nodes if any range has changed since the last call;
-  // returns true if so.
+  // Sets the ranges of the layers of quantized nodes, and of blobs of scaled types, if any range
+  // has changed since the last call; returns true if so.
   bool Update();
+  // Throws if a blob of a scaled type has no range.
+  void CheckScales() const;
   // Incremented when Update sets new ranges.
   int epoch() const { return epoch_; }
   const NodeRanges& of(int node) const { return nodes_[node]; }
@@ -63,6 +65,7 @@ class NetRanges {
   QuantRange AsRead(int blob) const;
 
  private:
+  void SetScales(int node) const;
   void CheckNames() const;
   void CheckQuantizer(const std::string& name) const;
   // Throws if passes cannot get this mode. `what`: the quantizer; empty: all.

@@ -1,6 +1,7 @@
 #include "range_resolver.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "caffe/core/error.hpp"
 #include "caffe/layer/layer_facts.hpp"
@@ -67,8 +68,8 @@ class RangeResolver {
     // Each top of a composite layer is a bottom of its node.
     const int from = node.composite ? top : 0;
     Version version = node.bottom.empty() ? Version() : versions_[node.bottom_ids[from]];
-    const bool carries = facts.range == Rule::kCarried && !node.bottom.empty() &&
-                         node.bottom[0]->type().is_quantized();
+    const bool carries =
+        facts.range == Rule::kCarried && !node.bottom.empty() && node.bottom[0]->type().has_range();
     if (node.added() || carries) {
       if (!node.added() && facts.affine) version.scale *= ScaleOf(*facts.affine);
       return version;
@@ -98,13 +99,13 @@ class RangeResolver {
   BlobRange CodesOf(const Version& version, const BlobBase& blob) const {
     BlobRange codes{{}, version.name};
     const Range range = placeholders_ && !version.range.known() ? Range{-1, 1} : version.range;
-    if (!blob.type().is_quantized()) return codes;
+    if (!blob.type().has_range()) return codes;
     try {
-      if (range.known()) codes = {AffineRange(range, blob.type()), version.name};
+      if (range.known()) codes = {CodeRange(range, blob.type()), version.name};
     } catch (const Error& error) {
       CAFFE_THROW("blob ", version.name, ": ", error.what());
     }
-    codes.scale *= version.scale;
+    if (blob.type().is_quantized()) codes.scale *= version.scale;
     return codes;
   }
 
@@ -116,12 +117,78 @@ class RangeResolver {
 
 }  // namespace
 
+namespace {
+
+// Blobs of scaled types that have one scale, the largest one: all versions of a blob that is
+// changed in place, the blobs of a node that only moves elements, or shares memory, and those of a
+// sum, because a chain of sums on the host reads all summands by one table.
+class SharedScales {
+ public:
+  SharedScales(const Wiring& wiring, std::vector<NodeRanges>* ranges)
+      : wiring_(wiring), ranges_(*ranges), parents_(wiring.blobs.size()) {
+    std::iota(parents_.begin(), parents_.end(), 0);
+  }
+
+  void Unite() {
+    for (const Node& node : wiring_.nodes) {
+      if (!Moves(node)) continue;
+      int first = -1;
+      Each(node, [&](int id, BlobRange*) {
+        if (first >= 0) parents_[Root(id)] = Root(first);
+        first = id;
+      });
+    }
+    std::map<int, BlobRange> largest;
+    EachOfAll([&](int id, BlobRange* range) {
+      const auto [known, added] = largest.try_emplace(Root(id), *range);
+      if (!added && range->observed &&
+          (!known->second.observed || range->scale > known->second.scale)) {
+        known->second = *range;
+      }
+    });
+    EachOfAll(
+        [&](int id, BlobRange* range) { static_cast<QuantRange&>(*range) = largest.at(Root(id)); });
+  }
+
+ private:
+  static bool Moves(const Node& node) {
+    const LayerFacts facts = node.layer->Facts();
+    const LayerTraits& traits = TraitsOf(node.layer->type());
+    if (traits.converts) return false;
+    return node.added() || facts.range == Rule::kCarried || facts.join || facts.sum ||
+           !facts.aliases.empty() || traits.moves_elements;
+  }
+  int Root(int id) {
+    while (parents_[id] != id) id = parents_[id] = parents_[parents_[id]];
+    return id;
+  }
+  template <class Use> void Each(const Node& node, const Use& use) {
+    NodeRanges& ranges = ranges_[&node - wiring_.nodes.data()];
+    for (size_t b = 0; b < node.bottom.size(); ++b) {
+      if (node.bottom[b]->type().is_scaled()) use(node.bottom_ids[b], &ranges.bottom[b]);
+    }
+    for (size_t t = 0; t < node.top.size(); ++t) {
+      if (node.top[t]->type().is_scaled()) use(node.top_ids[t], &ranges.top[t]);
+    }
+  }
+  template <class Use> void EachOfAll(const Use& use) {
+    for (const Node& node : wiring_.nodes) Each(node, use);
+  }
+
+  const Wiring& wiring_;
+  std::vector<NodeRanges>& ranges_;
+  std::vector<int> parents_;
+};
+
+}  // namespace
+
 std::vector<NodeRanges> ResolveRanges(const Wiring& wiring,
                                       const std::map<std::string, Range>& known,
                                       bool placeholders) {
   RangeResolver resolver(wiring, known, placeholders);
   std::vector<NodeRanges> ranges;
   for (const Node& node : wiring.nodes) ranges.push_back(resolver.Resolve(node));
+  SharedScales(wiring, &ranges).Unite();
   return ranges;
 }
 

@@ -18,19 +18,46 @@ DataType PseudoType(const std::string& where, DataTypeProto type) {
   return type == CAFFE_INT8_QUANTIZED ? kQuant8 : kQuant16;
 }
 
+bool HasLimits(const QuantizerParameter& quantizer) {
+  return quantizer.has_min_in() || quantizer.has_max_in() || quantizer.has_min_out() ||
+         quantizer.has_max_out();
+}
+
+// The range of an entry, widened if its ends are not the first and the last code.
+Range ReadLimited(const QuantizerParameter& quantizer, const Range& range, DataType type) {
+  if (!HasLimits(quantizer)) return range;
+  const TypeInfo& info = type.info();
+  // The limits before and after a conversion are those of one range.
+  const auto limit = [](bool has_in, double in, bool has_out, double out, double otherwise) {
+    CAFFE_CHECK(!has_in || !has_out || in == out, "the limits of codes in and out, ", in, " and ",
+                out, ", differ, but they belong to one range; give one of them");
+    return has_in ? in : has_out ? out : otherwise;
+  };
+  return LimitedRange(range,
+                      limit(quantizer.has_min_in(), quantizer.min_in(), quantizer.has_min_out(),
+                            quantizer.min_out(), info.code_min),
+                      limit(quantizer.has_max_in(), quantizer.max_in(), quantizer.has_max_out(),
+                            quantizer.max_out(), info.code_max),
+                      type);
+}
+
 void CheckQuantizers(const LayerParameter& layer) {
   const std::string where = Concat(layer.name(), " (", layer.type(), "): ");
-  static constexpr const char* kBottom = "bottom_quantizer";
+  static constexpr const char *kBottom = "bottom_quantizer", *kTop = "top_quantizer";
   const auto check = [&](const char* field, const QuantizerParameter& quantizer) {
     CAFFE_CHECK(quantizer.mode() != CAFFE_QUANT_DYNAMIC || field == kBottom, where, field,
                 ": mode CAFFE_QUANT_DYNAMIC belongs to bottom_quantizer, the bottom whose values "
                 "have the range");
     PseudoType(where + field, quantizer.pseudo_target_type());
-    CAFFE_CHECK(!quantizer.has_min_in() && !quantizer.has_max_in() && !quantizer.has_min_out() &&
-                    !quantizer.has_max_out(),
-                where, field,
-                ": min_in, max_in, min_out and max_out, the limits of codes, are not supported; "
-                "codes use all values of their type; remove them");
+    if (!HasLimits(quantizer)) return;
+    const bool blob = field == kBottom || field == kTop;
+    CAFFE_CHECK(blob, where, field,
+                ": min_in, max_in, min_out and max_out, the limits of codes, are "
+                "read for bottoms and tops; codes of weights are symmetric, and losses have none; "
+                "remove them");
+    CAFFE_CHECK(quantizer.has_observed_min() && quantizer.has_observed_max(), where, field,
+                ": min_in, max_in, min_out and max_out are the codes of the ends of a range; give "
+                "observed_min and observed_max beside them");
   };
   const auto check_all = [&](const char* field, const auto& quantizers, int count,
                              const char* what) {
@@ -39,7 +66,7 @@ void CheckQuantizers(const LayerParameter& layer) {
     for (const QuantizerParameter& quantizer : quantizers) check(field, quantizer);
   };
   check_all(kBottom, layer.bottom_quantizer(), layer.bottom_size(), "bottoms");
-  check_all("top_quantizer", layer.top_quantizer(), layer.top_size(), "tops");
+  check_all(kTop, layer.top_quantizer(), layer.top_size(), "tops");
   for (const auto& quantizer : layer.blobs_quantizer()) check("blobs_quantizer", quantizer);
   if (layer.has_net_quantizer()) check("net_quantizer", layer.net_quantizer());
 }
@@ -68,7 +95,8 @@ void RangeTable::ReadLayers(const Wiring& wiring) {
     }
     if (quantizer.pseudo_reset_observed()) resets.insert(name);
   };
-  const auto take = [&](const QuantizerParameter& quantizer, const std::string& blob) {
+  const auto take = [&](const QuantizerParameter& quantizer, const std::string& blob,
+                        const BlobBase& codes) {
     // As in the fork, a zone takes precedence over a name.
     if (quantizer.has_zone()) {
       zones[quantizer.zone()].insert(blob);
@@ -78,7 +106,11 @@ void RangeTable::ReadLayers(const Wiring& wiring) {
     read_mode(quantizer, blob);
     if (!quantizer.has_observed_min() || !quantizer.has_observed_max()) return;
     const auto range = ReadRange(blob, quantizer);
-    if (range) ranges[blob].Unite({range->whole.low, range->whole.high});
+    if (!range) return;
+    const DataType type = codes.type().is_quantized()
+                              ? codes.type()
+                              : PseudoType(blob, quantizer.pseudo_target_type());
+    ranges[blob].Unite(ReadLimited(quantizer, {range->whole.low, range->whole.high, ""}, type));
   };
   for (const Node& node : wiring.nodes) {
     if (node.added()) continue;
@@ -98,13 +130,14 @@ void RangeTable::ReadLayers(const Wiring& wiring) {
             versions.at(wiring.UserBlob(node.named_bottom_ids()[0])));
     }
     for (int b = 0; b < layer.bottom_quantizer_size(); ++b) {
-      take(layer.bottom_quantizer(b), versions.at(wiring.UserBlob(node.named_bottom_ids()[b])));
+      const int bottom = node.named_bottom_ids()[b];
+      take(layer.bottom_quantizer(b), versions.at(wiring.UserBlob(bottom)), *wiring.blobs[bottom]);
     }
     for (int t = 0; t < static_cast<int>(node.top_ids.size()); ++t) {
       const std::string name = wiring.RangeName(node, t);
       versions[wiring.UserBlob(node.top_ids[t])] = name;
       if (t == 0) unite(own.top, layer.top_quantizer(), name);
-      if (t < layer.top_quantizer_size()) take(layer.top_quantizer(t), name);
+      if (t < layer.top_quantizer_size()) take(layer.top_quantizer(t), name, *node.top[t]);
     }
   }
   for (const auto& [zone, blobs] : zones) {

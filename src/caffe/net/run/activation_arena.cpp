@@ -352,6 +352,7 @@ bool ActivationArena::CanBePart(const ArrayPart& part, const Joined& joined,
                                 const std::set<int>& kept, int64_t* offset) const {
   const int own = root_[part.array], whole = root_[part.part.whole];
   const BlobBase& top = *wiring_.nodes[part.part.node].top[0];
+  if (top.type().is_packed()) return false;
   const int64_t size = static_cast<int64_t>(top.type().bytes());
   if (part.channels) {
     *offset = OffsetOf(wiring_, part.part) * size;

@@ -159,16 +159,16 @@ void BlobVersions::Copy(int from, int to, bool diff) {
     }
     return;
   }
-  if (target.type().is_quantized()) {
+  if (target.type().has_range()) {
     target.set_range(wiring_.versions.count(to) ? ranges_->AsRead(to)
                      : same                     ? source.range()
                                                 : QuantRange{});
   }
   const bool same_codes =
       source.range().scale == target.range().scale && source.range().zero == target.range().zero;
-  if (same && (source.type().is_float() || same_codes)) {
+  if (same && (!source.type().has_range() || same_codes)) {
     const DevicePtr data = source.device_data();
-    source.device()->Copy(target.overwrite_device_data(), data, source.bytes());
+    source.device()->Copy(target.overwrite_device_data().AsBytes(), data.AsBytes(), source.bytes());
   } else {
     SetNumbers(&target, Numbers(source));
   }

@@ -1,6 +1,7 @@
 #include "executor.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "caffe.pb.h"
@@ -162,6 +163,7 @@ void Executor::Forward(int first, int last, const Observers& observers, bool per
   // In phase TRAIN, forwards write parameters, which other nets may share.
   const MemoryWatcher::Quiet quiet(wiring_.phase == TEST);
   rooms_.ranges->Update();
+  rooms_.ranges->CheckScales();
   KeepBlobsThatAreRead();
   const bool whole = first == 0 && last == wiring_.last_node();
   std::optional<Pass> part;
@@ -324,6 +326,7 @@ void AddBlob(const BlobBase& blob, bool diff, GraphEpoch* epoch) {
   epoch->Add(blob.data_memory().get());
   if (diff) epoch->Add(blob.has_diff() ? blob.diff_memory().get() : nullptr);
   if (blob.type().is_quantized()) epoch->Add(static_cast<uint64_t>(blob.range().zero));
+  if (blob.type().is_scaled()) epoch->Add(std::bit_cast<uint64_t>(blob.range().scale));
 }
 
 }  // namespace

@@ -114,6 +114,7 @@ void Works::PrepareArrays(const Step& step) {
       if (one.in_c_order()) continue;  // it is the blob
       const BlobBase& blob = *wiring_.blobs[one.blob];
       if (array_blobs_[array]->shape() != blob.shape()) array_blobs_[array]->ReshapeLike(blob);
+      if (blob.type().is_scaled()) array_blobs_[array]->set_range(blob.range());
     }
   }
   ShareArrays(wiring_, plan_.arrays, step, array_blobs_);

@@ -14,12 +14,15 @@ namespace {
 
 // Whether operators of the layer take the elements as they are.
 bool TakesStored(const LayerBase& layer, int parameter, const PackedParameter& packed) {
-  if (layer.phase() != TEST || parameter != 0 || layer.types().compute != packed.type()) {
+  if (layer.phase() != TEST || parameter != 0 || layer.types().compute != packed.type() ||
+      packed.type().is_packed()) {
     return false;
   }
   const LayerFacts facts = layer.Facts();
   if (!facts.weighted) return false;
-  if (!packed.type().is_quantized()) return true;
+  if (!packed.type().has_range()) return true;
+  // An operator reads codes with one scale.
+  if (packed.type().is_scaled()) return packed.channels().size() == 1;
   const size_t ranges = packed.channels().size();
   const bool by_channel =
       facts.weighted->outer == 1 && ranges == static_cast<size_t>(facts.weighted->channels);
@@ -53,11 +56,8 @@ std::string Loss(DataType stored, DataType compute) {
 
 PackedReader::PackedReader(const NetParameter& trained, const WeightsFile* file, bool map)
     : file_(file), map_(map) {
-  const auto coded = [](const BlobProto& blob) {
-    return blob.data_type() == CAFFE_INT8_QUANTIZED || blob.data_type() == CAFFE_INT16_QUANTIZED;
-  };
   if (std::any_of(trained.layer().begin(), trained.layer().end(), [&](const LayerParameter& layer) {
-        return std::any_of(layer.blobs().begin(), layer.blobs().end(), coded);
+        return std::any_of(layer.blobs().begin(), layer.blobs().end(), &StoresCodes);
       })) {
     ranges_ = ReadRanges(trained, NetParameter());
   }
@@ -69,7 +69,12 @@ int64_t PackedReader::Elements(const BlobProto& blob, int index) const {
     bytes = static_cast<int64_t>(blob.packed_data().size());
   }
   if (bytes < 0) return -1;
-  return bytes / static_cast<int64_t>(PackedType(blob).bytes());
+  const DataType type = PackedType(blob);
+  if (!type.is_packed()) return bytes / static_cast<int64_t>(type.bytes());
+  // The last byte may have one element.
+  int64_t count = 1;
+  for (const int64_t extent : blob.shape().dim()) count *= extent;
+  return type.FileBytes(count) == bytes ? count : 2 * bytes;
 }
 
 std::string PackedReader::Where(const std::string& layer, int parameter) const {
@@ -79,7 +84,7 @@ std::string PackedReader::Where(const std::string& layer, int parameter) const {
 void PackedReader::Check(const std::string& layer, int parameter, const BlobProto& blob,
                          int index) const {
   const DataType type = PackedType(blob);
-  if (!type.is_quantized()) return;
+  if (!type.has_range()) return;
   const ChannelRanges& range = RangeOfCodes(ranges_, layer, parameter, type);
   const int64_t count = Elements(blob, index);
   const int64_t channels =
@@ -96,7 +101,7 @@ void PackedReader::Read(const std::string& layer, int parameter, const BlobProto
   std::shared_ptr<const char> bytes = map_ && file_ ? file_->Map(index) : nullptr;
   const bool mapped = bytes != nullptr;
   if (!mapped) {
-    const int64_t size = count * static_cast<int64_t>(type.bytes());
+    const int64_t size = type.FileBytes(count);
     const std::shared_ptr<char> own = PackedParameter::Allocate(size, to->name());
     if (file_ && file_->PackedBytes(index) >= 0) {
       file_->ReadPacked(index, own.get());
@@ -106,7 +111,7 @@ void PackedReader::Read(const std::string& layer, int parameter, const BlobProto
     bytes = own;
   }
   ChannelRanges range;
-  if (type.is_quantized()) range = RangeOfCodes(ranges_, layer, parameter, type);
+  if (type.has_range()) range = RangeOfCodes(ranges_, layer, parameter, type);
   const auto packed = std::make_shared<PackedParameter>(type, count, bytes, std::move(range),
                                                         Where(layer, parameter));
   packed->set_mapped(mapped);
@@ -142,7 +147,7 @@ bool WritePacked(const LayerBase& layer, const std::string& unique_name, int par
   for (const int64_t extent : source.shape()) blob->mutable_shape()->add_dim(extent);
   const auto bytes = static_cast<size_t>(packed->bytes());
   StorePacked(packed->type(), {packed->elements().get(), bytes}, blob);
-  if (!packed->type().is_quantized()) return true;
+  if (!packed->type().has_range()) return true;
   const std::string name = ParameterQuantizer(unique_name, parameter);
   auto* entries = net->mutable_quantizer();
   const auto found = std::find_if(entries->begin(), entries->end(),
