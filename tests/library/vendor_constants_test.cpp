@@ -6,6 +6,7 @@
 #include "caffe/device/cuda/nvrtc.hpp"
 #include "caffe/library/cublas/cublas_constants.hpp"
 #include "caffe/library/cudnn/cudnn_api.hpp"
+#include "caffe/parallel/nccl_api.hpp"
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>
@@ -19,6 +20,10 @@
 #endif
 #if __has_include(<cudnn_graph.h>)
 #include <cudnn_graph.h>
+#endif
+
+#if __has_include(<nccl.h>) && __has_include(<cuda_runtime.h>)
+#include <nccl.h>
 #endif
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -60,6 +65,22 @@ TEST(VendorConstantsTest, OfNvrtc) {
   SAME(cuda::Nvrtc::kCompilationError, NVRTC_ERROR_COMPILATION);
 #else
   GTEST_SKIP() << "there is no nvrtc.h";
+#endif
+}
+
+TEST(VendorConstantsTest, OfNccl) {
+#ifdef NCCL_VERSION_CODE
+  using namespace nccl;
+  SAME(kHalf, ncclFloat16);
+  SAME(kFloat, ncclFloat32);
+  SAME(kDouble, ncclFloat64);
+  SAME(kBfloat16, ncclBfloat16);
+  SAME(kSum, ncclSum);
+  SAME(kSuccess, ncclSuccess);
+  SAME(kInProgress, ncclInProgress);
+  SAME(sizeof(UniqueId), sizeof(ncclUniqueId));
+#else
+  GTEST_SKIP() << "there is no nccl.h";
 #endif
 }
 
