@@ -76,8 +76,8 @@ void CheckSignals();
 // Lets Ctrl-C interrupt the net's forward and backward.
 void AnswerSignals(caffe::Net& net);
 
-// The device of a name or a number, see caffe.set_device.
-caffe::Device* ToDevice(const pybind11::object& which);
+// The device of a caffe.Device, a name or a number; `what` is the call, for messages.
+caffe::Device* ToDevice(const pybind11::object& which, const std::string& what);
 
 // caffe.NCCL: the place of a solver among the processes that train together.
 struct PythonNccl {};

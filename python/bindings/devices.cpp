@@ -26,7 +26,7 @@ thread_local std::optional<caffe::log::RankScope> rank_scope;
 
 void SetDevice(const py::object& which) {
   Runtime& runtime = Runtime::Get();
-  Device* device = ToDevice(which);
+  Device* device = ToDevice(which, "set_device");
   chosen_device = device;
   runtime.SetDefaultDevice(device);
 }
@@ -70,12 +70,12 @@ std::vector<Device*> AllDevices() {
 
 }  // namespace
 
-Device* ToDevice(const py::object& which) {
+Device* ToDevice(const py::object& which, const std::string& what) {
   Runtime& runtime = Runtime::Get();
   if (py::isinstance<Device>(which)) return which.cast<Device*>();
   if (py::isinstance<py::str>(which)) return runtime.DeviceByName(which.cast<std::string>());
   const int64_t number =
-      ToInteger(which, "set_device: the device",
+      ToInteger(which, what + ": the device",
                 "a name ('cpu', 'cuda:0') or a number as printed by caffe device_query");
   // A number beyond int is not a device either: the error lists the devices.
   return runtime.DeviceByName(std::to_string(number));

@@ -442,7 +442,7 @@ py::object TrainOn(const py::object& given, const py::object& devices, const py:
     chosen.push_back(caffe::Runtime::Get().default_device());
   } else {
     for (const py::handle& one : devices) {
-      chosen.push_back(ToDevice(py::reinterpret_borrow<py::object>(one)));
+      chosen.push_back(ToDevice(py::reinterpret_borrow<py::object>(one), "train"));
     }
     if (chosen.empty()) throw py::value_error("train: devices is empty");
   }

@@ -273,3 +273,15 @@ def test_members_of_nccl():
     uid = caffe.NCCL.new_uid()
     assert isinstance(uid, bytes) and uid != caffe.NCCL.new_uid() and b'\0' not in uid
     assert caffe.has_nccl()
+
+
+@needs_tool
+def test_the_program_that_measures_scaling(tmp_path):
+    done = subprocess.run([sys.executable, os.path.join(ROOT, 'tools', 'benchmark', 'scaling.py'),
+                           '--solver', settings(tmp_path), '--devices', 'cpu,cpu', '--iterations',
+                           '20', '--repetitions', '2', '--tool', TOOL], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout
+    rows_of = [line for line in done.stdout.splitlines() if re.match(r'\| \d', line)]
+    assert [row.split()[1] for row in rows_of] == ['1', '2'], done.stdout
+    assert rows_of[0].endswith('| 1.00 |')

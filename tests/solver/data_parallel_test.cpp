@@ -135,8 +135,11 @@ std::string Sequence(int batch) {
   return Ends(
       batch,
       Layer("Reshape", "steps", "data", "reshape_param { shape { dim: 8 dim: -1 dim: 16 } }") +
-          "layer { name: 'cont' type: 'DummyData' top: 'cont' dummy_data_param { shape { "
-          "dim: 8 dim: 1 } data_filler { value: 1 } } } "
+          "layer { name: 'marks' type: 'DummyData' top: 'first' top: 'others' "
+          "dummy_data_param { shape { dim: 1 dim: 1 } shape { dim: 7 dim: 1 } "
+          "data_filler { value: 0 } data_filler { value: 1 } } } "
+          "layer { name: 'cont' type: 'Concat' bottom: 'first' bottom: 'others' top: 'cont' "
+          "concat_param { axis: 0 } } "
           "layer { name: 'lstm' type: 'LSTM' bottom: 'steps' bottom: 'cont' top: 'lstm' "
           "recurrent_param { num_output: 5 weight_filler { type: 'xavier' } } } " +
           Layer("Reshape", "flat", "lstm", "reshape_param { shape { dim: 1 dim: -1 } }"),
@@ -442,6 +445,53 @@ TEST(DataParallelTest, GradientsAreSummedInReduceType) {
                               0);
                     }),
                     "reduce_type is CAFFE_DOUBLE"));
+}
+
+// Each rank updates a share of the parameters by its share of the history.
+TEST(DataParallelTest, SharedUpdatesHaveTheSameBits) {
+  for (Device* device : TestDevices()) {
+    for (const std::string rule :
+         {kSgd, "type: 'Adam' base_lr: 0.002 momentum: 0.9 clip_gradients: 0.1 "}) {
+      const SolverParameter plain = Settings(LeNet(1), rule);
+      const SolverParameter shared = Settings(LeNet(1), rule + "shard_updates: true ");
+      for (const int ranks : {2, 3}) {
+        const std::vector<Device*> devices(static_cast<size_t>(ranks), device);
+        EXPECT_EQ(Trained(devices, shared, 5), Trained(devices, plain, 5))
+            << rule << ranks << device->info().id;
+      }
+    }
+  }
+}
+
+TEST(DataParallelTest, SharedUpdatesContinueFromSnapshots) {
+  const TemporaryFolder folder;
+  const std::string adam = "type: 'Adam' base_lr: 0.002 momentum: 0.9 ";
+  const auto train = [&](int ranks, bool shared, const std::string& prefix, int64_t from,
+                         int64_t to) {
+    const SolverParameter settings =
+        Settings(LeNet(1), Concat(adam, "snapshot: 1 snapshot_prefix: '", folder / prefix,
+                                  "' shard_updates: ", shared ? "true " : "false "));
+    OnRanks(Cpus(ranks), settings, [&](Solver* solver) {
+      if (from > 0) solver->Restore(Concat(folder / prefix, "_iter_", from, ".solverstate"));
+      solver->Step(to - from);
+    });
+  };
+  const auto state = [&](const std::string& prefix, int64_t iteration) {
+    SolverState read;
+    ReadBinaryProto(Concat(folder / prefix, "_iter_", iteration, ".solverstate"), &read);
+    std::string history;
+    for (const BlobProto& blob : read.history()) history += blob.SerializeAsString();
+    return history;
+  };
+  for (const bool shared : {false, true}) {
+    const std::string prefix = shared ? "shared" : "plain";
+    train(3, shared, prefix, 0, 3);
+    train(2, shared, prefix, 3, 5);
+    EXPECT_EQ(state(prefix, 3), state("plain", 3));
+    EXPECT_EQ(state(prefix, 5), state("plain", 5));
+  }
+  EXPECT_GT(state("plain", 5).size(), 1000u);
+  EXPECT_NE(state("plain", 5), state("plain", 3));
 }
 
 }  // namespace

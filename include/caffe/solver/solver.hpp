@@ -190,6 +190,7 @@ class Solver {
   int64_t failed_snapshot_iter_ = -1;  // of the last TrySnapshot that failed
   std::function<std::string(const std::string& state)> resume_line_;
   Communicator* communicator_ = nullptr;
+  bool reduces_ = false;  // gradients may still be in use by the communicator
   bool stop_ = false;
   int64_t iter_ = 0;
   RatePolicy rate_policy_ = RatePolicy::kFixed;

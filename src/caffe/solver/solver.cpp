@@ -87,9 +87,9 @@ Solver::Solver(const std::string& path, Device* device, bool python_layers)
 }
 
 Solver::~Solver() {
-  if (!communicator_) return;
+  if (!reduces_) return;
   try {
-    communicator_->Finish();  // nothing may use the gradients any more
+    communicator_->Finish();
   } catch (const std::exception&) {
     // Step has thrown this error already.
   }
@@ -339,8 +339,11 @@ void Solver::SetCommunicator(Communicator* communicator, int64_t bucket_bytes) {
     const GradientBucket& bucket = buckets[i];
     const bool last = i + 1 == buckets.size();
     tail.reductions.push_back({bucket.members, [this, bucket, communicator, last] {
+                                 reduces_ = true;
                                  updater_->Reduce(bucket, communicator);
-                                 if (last) communicator->Finish();
+                                 if (!last) return;
+                                 communicator->Finish();
+                                 reduces_ = false;
                                }});
   }
   tail.entries.push_back([this] { RunUpdate(); });
