@@ -644,8 +644,9 @@ void BindSolver(py::module_& module) {
       "Makes a solver one of those that train together: processes of one machine\n"
       "that a script starts, such as BVLC Caffe's train.py.")
       .def(py::init([](PythonSolver& solver, const py::object& uid) {
-             const std::string name =
-                 py::isinstance<py::bytes>(uid) ? uid.cast<std::string>() : py::str(uid);
+             const std::string name = py::isinstance<py::bytes>(uid)
+                                          ? uid.cast<std::string>()
+                                          : py::str(uid).cast<std::string>();
              return JoinNccl(solver, name);
            }),
            py::arg("solver"), py::arg("uid"),

@@ -187,7 +187,7 @@ def test_a_rank_that_is_killed_or_stopped_ends_the_others(tmp_path, how):
         assert re.search(r'rank 1 of 3 \(host \S+\) has not answered rank 0', text), text[-3000:]
         assert 's_iter_' in text[text.index('has not answered'):], text[-3000:]
     else:
-        assert re.search(r'rank 1 with PID %d' % ranks[1], text), text[-3000:]
+        assert re.search(r'rank 1 with PID \d+ .* signal 9', text), text[-3000:]
 
 
 def test_train_of_python(tmp_path):

@@ -106,19 +106,9 @@ void HostCommunicator::OnFailure(std::function<void()> function) {
   on_failure_ = std::move(function);
 }
 
-void HostCommunicator::SetLastWords(const std::string& text) {
-  const std::lock_guard lock(mutex_);
-  last_words_ = text;
-}
+void HostCommunicator::SetLastWords(const std::string& text) { group_->SetLastWords(text); }
 
-void HostCommunicator::Abort(const std::string& why) noexcept {
-  std::string words;
-  {
-    const std::lock_guard lock(mutex_);
-    words = last_words_;
-  }
-  group_->Abort(why + words);
-}
+void HostCommunicator::Abort(const std::string& why) noexcept { group_->Abort(why); }
 
 std::string HostCommunicator::Broadcast(const std::string& text) {
   std::string result = rank_ == 0 ? text : "";

@@ -59,7 +59,6 @@ class HostCommunicator final : public Communicator {
   bool busy_ = false, ends_ = false;
   std::exception_ptr error_;
   std::function<void()> on_failure_;
-  std::string last_words_;
   // Used by the thread alone.
   std::vector<char> host_, padded_, received_;
   std::vector<float> sums_, values_;

@@ -24,6 +24,8 @@ class HostGroup {
   virtual void Look() = 0;
   // Ends the calls of the other ranks with an error.
   virtual void Abort(const std::string& why) noexcept = 0;
+  // Communicator::SetLastWords; called by any thread.
+  virtual void SetLastWords(const std::string& text) {}
 };
 
 // The groups of threads of one process. `names` describes the ranks in errors.

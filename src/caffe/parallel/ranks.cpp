@@ -84,7 +84,7 @@ std::string CudaName(const Device& device, int local_rank) {
   return "cuda " + (id.empty() ? std::to_string(local_rank) : id);
 }
 
-int NumberIn(const char* variable, int otherwise) {
+int Environment(const char* variable, int otherwise) {
   return static_cast<int>(NumberOfEnvironment(variable, 0, 1 << 20, "ranks").value_or(otherwise));
 }
 
@@ -149,13 +149,13 @@ void RunRanks(const std::vector<Device*>& devices,
 JobPlace PlaceInJob() {
   // OpenMPI, then launchers of PMI (MPICH, srun --mpi=pmi2 and pmix).
   if (std::getenv("OMPI_COMM_WORLD_SIZE")) {
-    return {NumberIn("OMPI_COMM_WORLD_RANK", 0), NumberIn("OMPI_COMM_WORLD_SIZE", 1),
-            NumberIn("OMPI_COMM_WORLD_LOCAL_RANK", 0)};
+    return {Environment("OMPI_COMM_WORLD_RANK", 0), Environment("OMPI_COMM_WORLD_SIZE", 1),
+            Environment("OMPI_COMM_WORLD_LOCAL_RANK", 0)};
   }
   if (std::getenv("PMI_RANK") || std::getenv("PMIX_RANK")) {
-    const int rank = NumberIn("PMI_RANK", NumberIn("PMIX_RANK", 0));
-    const int ranks = NumberIn("PMI_SIZE", NumberIn("SLURM_STEP_NUM_TASKS", 1));
-    return {rank, ranks, NumberIn("MPI_LOCALRANKID", NumberIn("SLURM_LOCALID", rank))};
+    const int rank = Environment("PMI_RANK", Environment("PMIX_RANK", 0));
+    const int ranks = Environment("PMI_SIZE", Environment("SLURM_STEP_NUM_TASKS", 1));
+    return {rank, ranks, Environment("MPI_LOCALRANKID", Environment("SLURM_LOCALID", rank))};
   }
   return {};
 }

@@ -106,6 +106,7 @@ void CheckReplicas(const Net& net, const SolverParameter& solver, Communicator* 
                         " differs from replica 0: ", own, "; replica 0: ", first,
                         seed ? "; give all replicas one random_seed" : "");
           });
+  communicator->AllGather("");  // no rank goes on before all have compared
 }
 
 }  // namespace caffe

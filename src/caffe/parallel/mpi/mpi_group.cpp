@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -197,12 +198,19 @@ class MpiGroup final : public HostGroup {
   }
   void Look() override { Beat(); }
 
+  void SetLastWords(const std::string& text) override {
+    const std::lock_guard lock(mutex_);
+    last_words_ = text;
+  }
   // Called by any thread: MPI_Abort ends the processes.
   void Abort(const std::string& why) noexcept override { End(names_[rank_] + " failed: " + why); }
 
  private:
-  [[noreturn]] static void End(const std::string& text) noexcept {
-    log::Error(text);
+  [[noreturn]] void End(const std::string& text) noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      log::Error(text + last_words_);
+    }
     MPI_Abort(MPI_COMM_WORLD, 1);
     std::_Exit(1);
   }
@@ -247,6 +255,8 @@ class MpiGroup final : public HostGroup {
   int size_ = 1, rank_ = 0;
   bool starts_ = true;  // MPI
   std::vector<std::string> names_;
+  std::mutex mutex_;
+  std::string last_words_;
   int64_t begun_ = 0;
   Beats beats_;
 };
