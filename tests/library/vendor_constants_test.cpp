@@ -70,15 +70,14 @@ TEST(VendorConstantsTest, OfNvrtc) {
 
 TEST(VendorConstantsTest, OfNccl) {
 #ifdef NCCL_VERSION_CODE
-  using namespace nccl;
-  SAME(kHalf, ncclFloat16);
-  SAME(kFloat, ncclFloat32);
-  SAME(kDouble, ncclFloat64);
-  SAME(kBfloat16, ncclBfloat16);
-  SAME(kSum, ncclSum);
-  SAME(kSuccess, ncclSuccess);
-  SAME(kInProgress, ncclInProgress);
-  SAME(sizeof(UniqueId), sizeof(ncclUniqueId));
+  SAME(nccl::kHalf, ncclFloat16);
+  SAME(nccl::kFloat, ncclFloat32);
+  SAME(nccl::kDouble, ncclFloat64);
+  SAME(nccl::kBfloat16, ncclBfloat16);
+  SAME(nccl::kSum, ncclSum);
+  SAME(nccl::kSuccess, ncclSuccess);
+  SAME(nccl::kInProgress, ncclInProgress);
+  SAME(sizeof(nccl::UniqueId), sizeof(ncclUniqueId));
 #else
   GTEST_SKIP() << "there is no nccl.h";
 #endif
