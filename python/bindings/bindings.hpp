@@ -79,7 +79,7 @@ void AnswerSignals(caffe::Net& net);
 // The device of a caffe.Device, a name or a number; `what` is the call, for messages.
 caffe::Device* ToDevice(const pybind11::object& which, const std::string& what);
 
-// caffe.NCCL: the place of a solver among the processes that train together.
+// caffe.NCCL: the rank of a solver among the processes that train together.
 struct PythonNccl {};
 
 // The seed for the next net of this thread, or -1: set by set_random_seed.

@@ -472,9 +472,9 @@ py::object TrainOn(const py::object& given, const py::object& devices, const py:
       if (first) last = solver.last_snapshot();
     };
     interrupt = interruption.Answer([&] {
-      const caffe::JobPlace place = caffe::PlaceInJob();
-      if (place.ranks > 1) {
-        caffe::RunInJob(chosen[place.local_rank % chosen.size()], train);
+      const caffe::JobRank job = caffe::RankInJob();
+      if (job.ranks > 1) {
+        caffe::RunInJob(chosen[job.local_rank % chosen.size()], train);
       } else {
         caffe::RunRanks(chosen, train);
       }

@@ -170,8 +170,8 @@ int TrainCommand(const Options& options) {
               "train: -strict compares weights with the net, and none are given: -weights FILE");
   if (options.strict) parameter.set_strict_weights(true);
   SetStates(options, &parameter);
-  const JobPlace place = PlaceInJob();
-  const std::vector<Device*> devices = ChooseDevices(options.gpu, parameter, place.ranks > 1);
+  const JobRank job = RankInJob();
+  const std::vector<Device*> devices = ChooseDevices(options.gpu, parameter, job.ranks > 1);
   SignalHandler signals(ActionByName(options.sigint_effect), ActionByName(options.sighup_effect),
                         ActionByName(options.sigterm_effect));
   Training training{options, parameter, &signals};
@@ -179,8 +179,8 @@ int TrainCommand(const Options& options) {
     training.Run(communicator, device);
   };
   try {
-    if (place.ranks > 1) {
-      RunInJob(devices[place.local_rank % devices.size()], train);
+    if (job.ranks > 1) {
+      RunInJob(devices[job.local_rank % devices.size()], train);
     } else if (devices.size() > 1) {
       RunRanks(devices, train);
     } else {

@@ -17,13 +17,13 @@ namespace caffe {
 void RunRanks(const std::vector<Device*>& devices,
               const std::function<void(Communicator*, Device*)>& work);
 
-// The place of this process among those that a launcher of MPI (mpirun, srun) started; {0, 1, 0}
+// The rank of this process among those that a launcher of MPI (mpirun, srun) started; {0, 1, 0}
 // for a process of no launcher.
-struct JobPlace {
+struct JobRank {
   int rank = 0, ranks = 1;
   int local_rank = 0;  // on its machine
 };
-JobPlace PlaceInJob();
+JobRank RankInJob();
 
 // Calls `work` for this process of an MPI job, which has one device. MPI works once in a process,
 // from here to the end of the call. If `work` throws, all processes of the job end.

@@ -146,7 +146,7 @@ void RunRanks(const std::vector<Device*>& devices,
   if (consequence) std::rethrow_exception(consequence);
 }
 
-JobPlace PlaceInJob() {
+JobRank RankInJob() {
   // OpenMPI, then launchers of PMI (MPICH, srun --mpi=pmi2 and pmix).
   if (std::getenv("OMPI_COMM_WORLD_SIZE")) {
     return {Environment("OMPI_COMM_WORLD_RANK", 0), Environment("OMPI_COMM_WORLD_SIZE", 1),
@@ -177,7 +177,7 @@ std::unique_ptr<Communicator> JoinProcesses(const std::string& name, int size, i
 void RunInJob(Device* device, const std::function<void(Communicator*, Device*)>& work) {
   HostCommunicator host(JoinMpi());
   const log::RankScope log_scope(host.rank());
-  const int local_rank = PlaceInJob().local_rank;
+  const int local_rank = RankInJob().local_rank;
   Runtime::Get().SetDefaultDevice(device);
   Run(&host, device, CudaName(*device, local_rank), work);
 }

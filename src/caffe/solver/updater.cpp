@@ -263,7 +263,7 @@ void Updater::GatherPart(size_t index) {
   const DevicePtr data = part.data.ReadAndWrite(), pieces = pieces_->pointer();
   for (int64_t from = 0; from < largest; from += most) {
     const int64_t piece = std::min(most, largest - from);
-    // Calls copy(rank's piece among all, its place among the parameters, its bytes).
+    // Calls copy(rank's piece among all, the parameters themselves, its bytes).
     const auto each = [&](int rank, const auto& copy) {
       const Share share = ShareOf(part, rank);
       const int64_t count = std::clamp<int64_t>(share.count - from, 0, piece);
