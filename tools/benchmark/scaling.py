@@ -23,7 +23,7 @@ _SET = ('max_iter', 'display', 'snapshot', 'snapshot_after_train', 'test_interva
 
 def settings(text, iterations, display):
     """The solver with this number of iterations, without tests and snapshots."""
-    kept = [line for line in text.splitlines() if line.split(':')[0].strip() not in _SET]
+    kept = [re.sub(r'\b(%s)\s*:\s*\S+' % '|'.join(_SET), '', text)]
     kept += ['max_iter: %d' % iterations, 'display: %d' % display, 'snapshot: 0',
              'snapshot_after_train: false', 'test_interval: 0']
     return '\n'.join(kept) + '\n'

@@ -41,9 +41,10 @@ std::vector<Device*> AllNamed(const std::string& gpu) {
 }
 
 Device* Named(const std::string& gpu) {
-  const std::vector<Device*> devices = AllNamed(gpu);
-  CAFFE_CHECK(devices.size() == 1, "Multi-GPU execution not available: -gpu ", gpu, " names ",
-              devices.size(), " devices; `caffe train` alone uses several");
+  const bool one = gpu.find(',') == std::string::npos;
+  const std::vector<Device*> devices = one ? AllNamed(gpu) : std::vector<Device*>();
+  CAFFE_CHECK(devices.size() == 1, "Multi-GPU execution not available: -gpu ", gpu,
+              " names several devices; `caffe train` alone uses several");
   return devices[0];
 }
 
