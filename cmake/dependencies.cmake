@@ -109,6 +109,14 @@ if(CAFFE_HDF5_LIBRARY AND CAFFE_HDF5_INCLUDE AND ZLIB_FOUND)
   include_directories(SYSTEM ${CAFFE_HDF5_INCLUDE})
 endif()
 
+# OpenMPI or MPICH; their C functions alone.
+set(MPI_CXX_SKIP_MPICXX ON)
+find_package(MPI COMPONENTS CXX QUIET)
+set(CAFFE_WITH_parallel/mpi OFF)
+if(MPI_CXX_FOUND)
+  set(CAFFE_WITH_parallel/mpi ON)
+endif()
+
 set(CAFFE_PYBIND11_FOUND OFF)
 if(CAFFE_PYTHON)
   if(NOT Python3_EXECUTABLE AND EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python3)

@@ -25,6 +25,7 @@ caffe_row("Python       " "${Python3_FOUND}" "${Python3_VERSION}; the Python pac
 caffe_row("libjpeg      " "${CAFFE_WITH_data/jpeg}" "images in JPEG files and records")
 caffe_row("libpng       " "${CAFFE_WITH_data/png}" "images in PNG files and records")
 caffe_row("HDF5         " "${CAFFE_WITH_io/hdf5}" "HDF5Data layers, weights and snapshots in HDF5")
+caffe_row("MPI          " "${CAFFE_WITH_parallel/mpi}" "training by several processes and machines")
 caffe_row("pybind11     " ${CAFFE_PYBIND11_FOUND} "the Python package")
 caffe_row("GoogleTest   " "${GTest_FOUND}" "the tests")
 message(STATUS "  host kernels   ${CAFFE_HOST_LEVELS}")

@@ -17,7 +17,7 @@ _ALLOWED['parallel'] = ['memory', 'device', 'core']
 for _folder in ('quant', 'data', 'io'):
     _ALLOWED[_folder] = ['memory', 'device', 'core']
 _ALLOWED['library'] = ['quant', 'memory', 'device', 'core']
-_ALLOWED['layer'] = ['library', 'quant', 'data', 'io', 'memory', 'device', 'core']
+_ALLOWED['layer'] = ['library', 'quant', 'data', 'io', 'parallel', 'memory', 'device', 'core']
 _ALLOWED['layers'] = ['layer'] + _ALLOWED['layer']
 _ALLOWED['graph'] = ['core']  # and the traits of layers, see _FILES
 _ALLOWED['net'] = ['graph', 'layer'] + _ALLOWED['layer']
@@ -37,6 +37,7 @@ _HOMES = [
     (r'dnnl', [r'src/caffe/library/onednn/']),
     (r'gemmlowp/', [r'src/caffe/library/gemmlowp/']),
     (r'(cuda|cuda_runtime|nvrtc)\.h$', [r'src/caffe/device/cuda/']),
+    (r'mpi\.h$', [r'src/caffe/parallel/mpi/']),
     (r'(cublas|cudnn)', [r'src/caffe/library/(cublas|cudnn)/']),
     (r'sqlite3\.h$', [r'src/caffe/device/']),
     (r'(.*/)?cblas\.h$', [r'src/caffe/library/openblas/']),

@@ -76,6 +76,12 @@ void CheckSignals();
 // Lets Ctrl-C interrupt the net's forward and backward.
 void AnswerSignals(caffe::Net& net);
 
+// The device of a caffe.Device, a name or a number; `what` is the call, for messages.
+caffe::Device* ToDevice(const pybind11::object& which, const std::string& what);
+
+// caffe.NCCL: the rank of a solver among the processes that train together.
+struct PythonNccl {};
+
 // The seed for the next net of this thread, or -1: set by set_random_seed.
 int64_t NextSeed();
 // The replica that the nets of new solvers are: set by set_solver_rank and set_solver_count.

@@ -1,8 +1,11 @@
 #include <pybind11/stl.h>
 
+#include <optional>
+
 #include "bindings.hpp"
 #include "caffe/core/error.hpp"
 #include "caffe/core/log.hpp"
+#include "caffe/core/log_settings.hpp"
 #include "caffe/device/freed_memory.hpp"
 #include "caffe/device/runtime.hpp"
 #include "caffe/layer/layer.hpp"
@@ -19,20 +22,11 @@ using caffe::Runtime;
 thread_local Device* chosen_device = nullptr;
 thread_local int64_t next_seed = -1;
 thread_local int solver_count = 1, solver_rank = 0;
-
-Device* DeviceOf(const py::object& which) {
-  Runtime& runtime = Runtime::Get();
-  if (py::isinstance<py::str>(which)) return runtime.DeviceByName(which.cast<std::string>());
-  const int64_t number =
-      ToInteger(which, "set_device: the device",
-                "a name ('cpu', 'cuda:0') or a number as printed by caffe device_query");
-  // A number beyond int is not a device either: the error lists the devices.
-  return runtime.DeviceByName(std::to_string(number));
-}
+thread_local std::optional<caffe::log::RankScope> rank_scope;
 
 void SetDevice(const py::object& which) {
   Runtime& runtime = Runtime::Get();
-  Device* device = DeviceOf(which);
+  Device* device = ToDevice(which, "set_device");
   chosen_device = device;
   runtime.SetDefaultDevice(device);
 }
@@ -75,6 +69,17 @@ std::vector<Device*> AllDevices() {
 }
 
 }  // namespace
+
+Device* ToDevice(const py::object& which, const std::string& what) {
+  Runtime& runtime = Runtime::Get();
+  if (py::isinstance<Device>(which)) return which.cast<Device*>();
+  if (py::isinstance<py::str>(which)) return runtime.DeviceByName(which.cast<std::string>());
+  const int64_t number =
+      ToInteger(which, what + ": the device",
+                "a name ('cpu', 'cuda:0') or a number as printed by caffe device_query");
+  // A number beyond int is not a device either: the error lists the devices.
+  return runtime.DeviceByName(std::to_string(number));
+}
 
 caffe::Replica SolverReplica() { return {solver_rank, solver_count}; }
 
@@ -184,20 +189,27 @@ void BindDevices(py::module_& module) {
       "How many solvers train together, each in a thread or process with its rank. Solvers that\n"
       "this thread makes later read their share of the data of phase TRAIN: with n solvers, rank "
       "r\n"
-      "reads the items r, r + n, … Give all of them one random_seed. Nothing sums their "
+      "reads the items r, r + n, … Give all of them one random_seed. caffe.NCCL sums their "
       "gradients.");
   module.def(
       "solver_rank", [] { return solver_rank; }, "The value of set_solver_rank, int; 0 at first.");
   module.def(
-      "set_solver_rank", [](int rank) { solver_rank = rank; }, py::arg("rank"),
+      "set_solver_rank",
+      [](int rank) {
+        solver_rank = rank;
+        rank_scope.reset();
+        if (rank > 0) rank_scope.emplace(rank);
+      },
+      py::arg("rank"),
       "The rank of solvers that this thread makes later, 0 to solver_count() - 1: see\n"
       "set_solver_count. Random numbers such as masks of Dropout differ between ranks, initial\n"
-      "values do not.");
+      "values do not. Ranks other than 0 log warnings alone, in this thread.");
   module.def(
       "set_multiprocess", [](bool) {}, py::arg("multiprocess"),
       "Kept for scripts of BVLC Caffe; has no effect.");
   module.def(
-      "has_nccl", [] { return false; }, "False: training on several GPUs is not supported.");
+      "has_nccl", [] { return true; },
+      "True: caffe.NCCL sums gradients. Without NCCL's library it does so through the host.");
   module.def(
       "init_log",
       [](int level, bool) {

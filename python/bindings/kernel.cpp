@@ -275,14 +275,6 @@ std::vector<int64_t> ToSize(const py::object& size) {
   return extents;
 }
 
-Device* ToDevice(const py::object& device) {
-  if (device.is_none()) return nullptr;
-  if (py::isinstance<py::str>(device)) {
-    return caffe::Runtime::Get().DeviceByName(device.cast<std::string>());
-  }
-  return device.cast<Device*>();
-}
-
 }  // namespace
 
 void BindKernel(py::module_& module) {
@@ -337,7 +329,10 @@ void BindKernel(py::module_& module) {
       .def(
           "__call__",
           [](PythonKernel& kernel, const py::args& arguments, const py::object& size,
-             const py::object& device) { kernel.Call(arguments, ToSize(size), ToDevice(device)); },
+             const py::object& device) {
+            kernel.Call(arguments, ToSize(size),
+                        device.is_none() ? nullptr : ToDevice(device, "Kernel"));
+          },
           py::arg("size") = py::none(), py::arg("device") = py::none(),
           "Launches the kernel with all arguments of its head, in their order, and returns; a\n"
           "read of a result waits.\n\n"

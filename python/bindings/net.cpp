@@ -524,7 +524,11 @@ void BindNet(py::module_& module) {
           [](Net& net, const py::function& f) {
             WaitUntilIdle(net).set_after_backward(MakeCallback(f));
           },
-          py::arg("function"), "As before_forward, after each layer's backward.");
+          py::arg("function"), "As before_forward, after each layer's backward.")
+      .def(
+          "after_backward", [](Net&, const PythonNccl&) {}, py::arg("nccl"),
+          "Kept for scripts of BVLC Caffe; has no effect: gradients are summed while the backward\n"
+          "pass goes on, as layer_wise_reduce says.");
   module.def("_describe_foreign_layer", &caffe::DescribeForeignLayer);
   module.def("_read_net", [](const py::object& given) {
     return py::bytes(caffe::ReadNetFile(ToFile(given, "the net")).SerializeAsString());

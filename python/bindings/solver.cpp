@@ -7,9 +7,12 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <set>
 #include <utility>
 
@@ -18,8 +21,10 @@
 #include "caffe/core/error.hpp"
 #include "caffe/core/out_of_memory.hpp"
 #include "caffe/core/progress_bar.hpp"
+#include "caffe/device/runtime.hpp"
 #include "caffe/io/file_list.hpp"
 #include "caffe/io/proto_io.hpp"
+#include "caffe/parallel/ranks.hpp"
 #include "caffe/solver/signal_handler.hpp"
 #include "caffe/solver/train_progress.hpp"
 #include "net_lock.hpp"
@@ -192,8 +197,13 @@ std::set<const PythonSolver*>& solvers() {
   return *all;
 }
 
+// A base, so that it is destroyed after the solver.
+struct WithCommunicator {
+  std::unique_ptr<caffe::Communicator> communicator;
+};
+
 // The solver class of Python. Name is SGD, Nesterov, …; the parameter's type selects the rule.
-struct PythonSolver : Solver {
+struct PythonSolver : WithCommunicator, Solver {
   PythonSolver(const caffe::SolverParameter& parameter, bool python_layers)
       : Solver(parameter, nullptr, python_layers) {
     AddCallback(&callback);
@@ -405,6 +415,76 @@ void Solve(PythonSolver& solver, const py::object& resume, const py::object& pro
   Train(solver, progress, true, 0, [&] { solver.Solve(path); });
 }
 
+PythonNccl JoinNccl(PythonSolver& solver, const std::string& name) {
+  const caffe::Replica replica = solver.net()->layers()[0]->context().replica;
+  if (replica.ranks == 1) return {};
+  const Computing computing(*Initialized(solver).net());
+  CAFFE_CHECK(!solver.communicator, "caffe.NCCL: the solver has one already");
+  caffe::Net& net = *solver.net();
+  net.FollowDefaultDevice();
+  solver.communicator = caffe::JoinProcesses(name, replica.ranks, replica.rank, net.device());
+  try {
+    solver.SetCommunicator(solver.communicator.get());
+  } catch (const std::exception& error) {
+    solver.communicator->Abort(error.what());
+    throw;
+  }
+  return {};
+}
+
+// caffe.train. Returns the last solverstate.
+py::object TrainOn(const py::object& given, const py::object& devices, const py::object& snapshot,
+                   bool python_layers) {
+  const caffe::SolverParameter parameter = Settings(given);
+  const std::string resume = snapshot.is_none() ? "" : ToFile(snapshot, "train: the snapshot");
+  std::vector<caffe::Device*> chosen;
+  if (devices.is_none()) {
+    chosen.push_back(caffe::Runtime::Get().default_device());
+  } else {
+    for (const py::handle& one : devices) {
+      chosen.push_back(ToDevice(py::reinterpret_borrow<py::object>(one), "train"));
+    }
+    if (chosen.empty()) throw py::value_error("train: devices is empty");
+  }
+  Interruption interruption;
+  std::string last;
+  std::optional<py::error_already_set> interrupt;
+  {
+    const WithoutGil release;
+    const auto train = [&](caffe::Communicator* communicator, caffe::Device* device) {
+      const bool first = communicator->rank() == 0;
+      caffe::SolverParameter own = parameter;
+      own.set_random_seed(caffe::JointSeed(communicator, own.random_seed()));
+      Solver solver(own, device, python_layers);
+      solver.set_frees_memory(true);
+      if (first) {
+        solver.SetActionFunction([&] {
+          interruption.Check();
+          return interruption.action();
+        });
+      }
+      solver.SetResumeLine([](const std::string& state) {
+        return caffe::Concat("caffe.train(…, snapshot='", state, "')");
+      });
+      solver.SetCommunicator(communicator);
+      if (!resume.empty()) solver.Restore(resume);
+      solver.Solve();
+      if (first) last = solver.last_snapshot();
+    };
+    interrupt = interruption.Answer([&] {
+      const caffe::JobRank job = caffe::RankInJob();
+      if (job.ranks > 1) {
+        caffe::RunInJob(chosen[job.local_rank % chosen.size()], train);
+      } else {
+        caffe::RunRanks(chosen, train);
+      }
+    });
+  }
+  if (interrupt) throw py::error_already_set(*interrupt);
+  if (last.empty()) return py::none();
+  return PathObject(last);
+}
+
 // Changes base_lr so that base_lr times the policy's factor is `rate`.
 void SetRate(PythonSolver& solver, double rate) {
   if (!(rate >= 0) || std::isinf(rate)) {
@@ -555,7 +635,47 @@ void BindSolver(py::module_& module) {
           },
           py::arg("on_start"), py::arg("on_gradients_ready"),
           "Calls on_start() before the forward of every iteration, on_gradients_ready() between\n"
-          "backward and update. An exception ends step and solve.");
+          "backward and update. An exception ends step and solve.")
+      .def(
+          "add_callback", [](PythonSolver&, const PythonNccl&) {}, py::arg("nccl"),
+          "Kept for scripts of BVLC Caffe; has no effect: caffe.NCCL(solver, uid) is enough.");
+  py::class_<PythonNccl>(
+      module, "NCCL",
+      "Makes a solver one of those that train together: processes of one machine\n"
+      "that a script starts, such as BVLC Caffe's train.py.")
+      .def(py::init([](PythonSolver& solver, const py::object& uid) {
+             const std::string name = py::isinstance<py::bytes>(uid)
+                                          ? uid.cast<std::string>()
+                                          : py::str(uid).cast<std::string>();
+             return JoinNccl(solver, name);
+           }),
+           py::arg("solver"), py::arg("uid"),
+           "From now on gradients are summed over all set_solver_count() processes that give this\n"
+           "uid, and weights are those of rank 0. Waits for all of them. Set the count and the\n"
+           "rank before the solver is made. RuntimeError if the solvers are not replicas.")
+      .def(
+          "bcast", [](const PythonNccl&) {},
+          "Kept for scripts of BVLC Caffe; has no effect: the constructor has done this.")
+      .def_static(
+          "new_uid",
+          [] {
+            std::random_device device;
+            char text[40];
+            std::snprintf(text, sizeof(text), "%08x%08x%08x%08x", device(), device(), device(),
+                          device());
+            return py::bytes(text);
+          },
+          "A new name of a group of processes, bytes.");
+  module.def(
+      "train", &TrainOn, py::arg("solver"), py::arg("devices") = py::none(),
+      py::arg("snapshot") = py::none(), py::arg("python_layers") = true,
+      "Trains on several devices at a time, with a thread and a net for each: gradients are\n"
+      "summed, and each reads its share of the data in batches of batch_size.\n\n"
+      "devices: names or numbers, as for set_device, or caffe.Devices. In a process that\n"
+      "mpirun or srun started, the one of its rank on its machine is used, and all processes\n"
+      "train together. snapshot: a solverstate from which training goes on, also with\n"
+      "another number of devices. Returns the path of the last solverstate, or None.\n"
+      "RuntimeError that names the rank that failed.");
   BindTyped<0>(module);
   BindTyped<1>(module);
   BindTyped<2>(module);

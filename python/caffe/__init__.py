@@ -33,7 +33,6 @@ from .pycaffe import Net  # noqa: E402,F401
 from .proto.caffe_pb2 import TRAIN, TEST  # noqa: E402,F401  (plain ints, as scripts compare them)
 from .classifier import Classifier  # noqa: E402,F401
 from .detector import Detector  # noqa: E402,F401
-from .nccl import NCCL  # noqa: E402,F401
 from .weight_tools import (  # noqa: E402,F401
     find_chains, register_pass, register_rewrite, remove_copy, transform)
 from .calibration import quantize  # noqa: E402,F401

@@ -6,6 +6,7 @@
 #include "caffe/device/cuda/nvrtc.hpp"
 #include "caffe/library/cublas/cublas_constants.hpp"
 #include "caffe/library/cudnn/cudnn_api.hpp"
+#include "caffe/parallel/nccl_api.hpp"
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>
@@ -19,6 +20,10 @@
 #endif
 #if __has_include(<cudnn_graph.h>)
 #include <cudnn_graph.h>
+#endif
+
+#if __has_include(<nccl.h>) && __has_include(<cuda_runtime.h>)
+#include <nccl.h>
 #endif
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -60,6 +65,21 @@ TEST(VendorConstantsTest, OfNvrtc) {
   SAME(cuda::Nvrtc::kCompilationError, NVRTC_ERROR_COMPILATION);
 #else
   GTEST_SKIP() << "there is no nvrtc.h";
+#endif
+}
+
+TEST(VendorConstantsTest, OfNccl) {
+#ifdef NCCL_VERSION_CODE
+  SAME(nccl::kHalf, ncclFloat16);
+  SAME(nccl::kFloat, ncclFloat32);
+  SAME(nccl::kDouble, ncclFloat64);
+  SAME(nccl::kBfloat16, ncclBfloat16);
+  SAME(nccl::kSum, ncclSum);
+  SAME(nccl::kSuccess, ncclSuccess);
+  SAME(nccl::kInProgress, ncclInProgress);
+  SAME(sizeof(nccl::UniqueId), sizeof(ncclUniqueId));
+#else
+  GTEST_SKIP() << "there is no nccl.h";
 #endif
 }
 

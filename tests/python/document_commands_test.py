@@ -17,7 +17,7 @@ from documents import DOCUMENTS, ROOT, blocks, read
 
 TOOL = os.path.join(ROOT, 'build', 'tools', 'caffe')
 ACTIVATE = os.path.join(ROOT, '.venv', 'bin', 'activate')
-PROGRAM = re.compile(r'(caffe|python3|pip|ctest|chrt|cd|git|\.|tools/\w+\.(sh|py)|build/\S+|'
+PROGRAM = re.compile(r'(caffe|mpirun|srun|python3|pip|ctest|chrt|cd|git|\.|tools/\w+\.(sh|py)|build/\S+|'
                      r'\.venv/\S+|convert_\w+|compute_image_mean|[A-Z_]+=\S+)( |$)')
 
 # Blocks that are not commands, by their first lines.
@@ -77,6 +77,13 @@ RULES = [
     ('docs/command_line.md', r'caffe train -solver solver\.prototxt -log_dir logs',
      Run((r'^', 'python3 examples/mnist/create_mnist.py --data "$MNIST" && build/tools/'),
          (r'solver\.prototxt', 'models/lenet/lenet_solver.prototxt'))),
+    ('docs/several_devices.md', r'caffe train -solver solver\.prototxt -gpu (0,1|all)',
+     Skip('it needs several GPUs; several_ranks_test.py runs ranks on the CPU')),
+    ('docs/several_devices.md', r'caffe train -solver solver\.prototxt -gpu cpu,cpu',
+     Run((r'^', 'python3 examples/mnist/create_mnist.py --data "$MNIST" && build/tools/'),
+         (r'solver\.prototxt', 'models/lenet/lenet_solver.prototxt'))),
+    ('docs/several_devices.md', r'(mpirun|srun) .*',
+     Skip('it needs several machines; several_ranks_test.py runs mpirun on one')),
     ('docs/command_line.md', r'caffe transform -model train_val\.prototxt .*',
      Run((r'^', 'build/tools/'), (r'train_val\.prototxt', 'models/lenet/lenet_train_test.prototxt'),
          (r'trained\.caffemodel', 'models/lenet/lenet_iter_20.caffemodel'), more=' -gpu cpu')),

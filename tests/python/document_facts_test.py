@@ -458,8 +458,6 @@ MISSING = {
     'distort_param': lambda: transforms('distort_param'),
     'BMP': reads_bmp,
     'dilation': lambda: not refused(lambda: pooled(kernel_size=2, dilation=2)),
-    '-gpu 0,1': caffe.has_nccl,
-    'caffe.NCCL': caffe.has_nccl,
     'AdamW': lambda: not refused(lambda: solver_with(type='AdamW')),
     'LARS': lambda: not refused(lambda: solver_with(type='LARS')),
     'larc': lambda: 'larc' in fields_of('SolverParameter'),

@@ -305,14 +305,6 @@ def test_a_forward_of_layers_by_index_gives_the_loss():
     assert loss == pytest.approx(float(net.blobs['loss'].data), rel=1e-6)
 
 
-def test_nccl_says_why_it_is_not_there(tmp_path):
-    solver = caffe.get_solver(settings(tmp_path))
-    for use in (lambda: caffe.NCCL(solver, 'uid'), caffe.NCCL.new_uid):
-        with pytest.raises(RuntimeError, match='several GPUs is not supported'):
-            use()
-    assert not caffe.has_nccl()
-
-
 def test_addresses_of_blobs():
     import ctypes
     net = net_of(2, 3)

@@ -28,16 +28,31 @@ class SummingGroup {
     int size() const override { return static_cast<int>(group_->ranks_.size()); }
     int rank() const override { return rank_; }
     std::string Broadcast(const std::string& text) override {
-      if (rank_ == 0) group_->text_ = text;
-      return group_->text_;
+      if (rank_ == 0) group_->texts_.push_back(text);
+      CAFFE_CHECK(texts_ < group_->texts_.size(), "the ranks call in their order");
+      return group_->texts_[texts_++];
+    }
+    // Later ranks have not called: those of the caller in their place.
+    std::vector<std::string> AllGather(const std::string& text) override {
+      return std::vector<std::string>(static_cast<size_t>(size()), text);
     }
     void AllReduceSum(Device* device, DevicePtr array, int64_t count, DataType type) override {
       group_->Sum(rank_, device, {array, count, device->current_stream(), nullptr}, type);
     }
+    void ReduceScatterSum(Device*, DevicePtr, int64_t, DataType) override {
+      CAFFE_THROW("not of one thread");
+    }
+    void AllGather(Device*, DevicePtr, int64_t, DataType) override {
+      CAFFE_THROW("not of one thread");
+    }
+    void Finish() override {}
+    void Abort(const std::string&) noexcept override {}
+    void SetLastWords(const std::string&) override {}
 
    private:
     SummingGroup* group_;
     int rank_;
+    size_t texts_ = 0;  // that it has got
   };
   struct Given {
     DevicePtr array;
@@ -81,8 +96,8 @@ class SummingGroup {
   }
 
   std::vector<std::unique_ptr<Rank>> ranks_;
-  std::vector<Given> given_;  // of the ranks that have called
-  std::string text_;
+  std::vector<Given> given_;        // of the ranks that have called
+  std::vector<std::string> texts_;  // of rank 0
   Device* device_ = nullptr;
   DataType type_ = kFloat;
   std::unique_ptr<Kernel> kernel_;

@@ -1,5 +1,6 @@
 #include "commands/choose_device.hpp"
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -23,15 +24,28 @@ std::vector<Device*> AllGpus() {
   return gpus;
 }
 
+std::vector<Device*> AllNamed(const std::string& gpu) {
+  std::vector<Device*> devices;
+  if (gpu == "all") {
+    devices = AllGpus();
+    CAFFE_CHECK(!devices.empty(),
+                "-gpu all: no GPU was found (`caffe device_query` lists the devices)");
+    return devices;
+  }
+  for (size_t begin = 0; begin <= gpu.size();) {
+    const size_t end = std::min(gpu.find(',', begin), gpu.size());
+    devices.push_back(Runtime::Get().DeviceByName(gpu.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return devices;
+}
+
 Device* Named(const std::string& gpu) {
-  CAFFE_CHECK(gpu.find(',') == std::string::npos, "Multi-GPU execution not available: -gpu ", gpu,
-              " names several devices");
-  if (gpu != "all") return Runtime::Get().DeviceByName(gpu);
-  const std::vector<Device*> gpus = AllGpus();
-  CAFFE_CHECK(!gpus.empty(), "-gpu all: no GPU was found (`caffe device_query` lists the devices)");
-  CAFFE_CHECK(gpus.size() == 1, "Multi-GPU execution not available: -gpu all names ", gpus.size(),
-              " devices");
-  return gpus[0];
+  const bool one = gpu.find(',') == std::string::npos;
+  const std::vector<Device*> devices = one ? AllNamed(gpu) : std::vector<Device*>();
+  CAFFE_CHECK(devices.size() == 1, "Multi-GPU execution not available: -gpu ", gpu,
+              " names several devices; `caffe train` alone uses several");
+  return devices[0];
 }
 
 Device* OfSolver(const SolverParameter& solver) {
@@ -45,6 +59,28 @@ Device* OfSolver(const SolverParameter& solver) {
 }
 
 }  // namespace
+
+std::vector<Device*> ChooseDevices(const std::string& gpu, const SolverParameter& solver,
+                                   bool in_job) {
+  std::vector<Device*> devices;
+  if (!gpu.empty()) {
+    devices = AllNamed(gpu);
+  } else if (in_job && solver.solver_mode() == SolverParameter::GPU) {
+    devices = AllGpus();
+  }
+  if (devices.size() < 2) return {ChooseDevice(gpu, &solver)};
+  std::string numbers;
+  for (const Device* device : devices) {
+    const int index = Runtime::Get().IndexOf(device);
+    numbers += (numbers.empty() ? "" : ", ") + (index < 0 ? "CPU" : std::to_string(index));
+  }
+  log::Info("Using GPUs " + numbers);
+  for (const Device* device : devices) {
+    const int index = Runtime::Get().IndexOf(device);
+    if (index >= 0) log::Info(Concat("GPU ", index, ": ", device->info().name));
+  }
+  return devices;
+}
 
 Device* ChooseDevice(const std::string& gpu, const SolverParameter* solver) {
   Runtime& runtime = Runtime::Get();

@@ -8,6 +8,7 @@
 #include "caffe/core/number_text.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/net/net_file.hpp"
+#include "caffe/parallel/ranks.hpp"
 #include "caffe/solver/signal_handler.hpp"
 #include "caffe/solver/solver.hpp"
 #include "caffe/solver/train_progress.hpp"
@@ -110,6 +111,50 @@ void TellHowToResume(const Options& options, const Solver& solver, int signal) {
   std::cerr << text << std::flush;
 }
 
+// The training of one rank; with a null communicator there are no others.
+struct Training {
+  const Options& options;
+  const SolverParameter& parameter;
+  SignalHandler* const signals;
+  std::string last_snapshot = {};  // of rank 0
+
+  void Run(Communicator* communicator, Device* device) {
+    SolverParameter own = parameter;
+    if (communicator) own.set_random_seed(JointSeed(communicator, own.random_seed()));
+    const bool first = !communicator || communicator->rank() == 0;
+    Solver solver(own, device);
+    solver.set_frees_memory(true);
+    if (first) solver.SetActionFunction([this] { return signals->Poll(); });
+    solver.SetResumeLine([this](const std::string& state) { return ResumeLine(options, state); });
+    if (communicator) solver.SetCommunicator(communicator);
+    if (!options.snapshot.empty()) {
+      log::Info("Resuming from " + options.snapshot);
+      solver.Restore(options.snapshot);
+    }
+    std::unique_ptr<TrainProgress> progress;
+    if (first && options.progress && ProgressBar::Wanted()) {
+      progress = std::make_unique<TrainProgress>(&solver, solver.param().max_iter());
+      solver.AddCallback(progress.get());
+    }
+    log::Info(MemoryLine(solver.net()->memory_needs(), solver.history_bytes()));
+    log::Info("Starting Optimization");
+    device->ResetPeak();
+    try {
+      solver.Solve();
+    } catch (...) {
+      if (first) last_snapshot = solver.last_snapshot();
+      throw;
+    }
+    progress.reset();
+    log::Info("Optimization Done.");
+    log::Info(Concat("Memory: device peak ", GeneralText(MiB(device->bytes_peak()), 6),
+                     " MiB, tests included"));
+    if (first && signals->stopped_by() != 0) {
+      TellHowToResume(options, solver, signals->stopped_by());
+    }
+  }
+};
+
 }  // namespace
 
 int TrainCommand(const Options& options) {
@@ -131,34 +176,32 @@ int TrainCommand(const Options& options) {
               "train: -strict compares weights with the net, and none are given: -weights FILE");
   if (options.strict) parameter.set_strict_weights(true);
   SetStates(options, &parameter);
-  Device* device = ChooseDevice(options.gpu, &parameter);
+  const JobRank job = RankInJob();
+  const std::vector<Device*> devices = ChooseDevices(options.gpu, parameter, job.ranks > 1);
   SignalHandler signals(ActionByName(options.sigint_effect), ActionByName(options.sighup_effect),
                         ActionByName(options.sigterm_effect));
-
-  Solver solver(parameter, device);
-  solver.set_frees_memory(true);
-  solver.SetActionFunction([&signals] { return signals.Poll(); });
-  solver.SetResumeLine([&options](const std::string& state) { return ResumeLine(options, state); });
-  if (!options.snapshot.empty()) {
-    log::Info("Resuming from " + options.snapshot);
-    solver.Restore(options.snapshot);
+  Training training{options, parameter, &signals};
+  const auto train = [&](Communicator* communicator, Device* device) {
+    training.Run(communicator, device);
+  };
+  try {
+    if (job.ranks > 1) {
+      RunInJob(devices[job.local_rank % devices.size()], train);
+    } else if (devices.size() > 1) {
+      RunRanks(devices, train);
+    } else {
+      train(nullptr, devices[0]);
+    }
+  } catch (const RankFailure&) {
+    throw;
+  } catch (const std::exception&) {
+    if (devices.size() > 1 && !training.last_snapshot.empty()) {
+      std::cerr << "To resume from the last snapshot:\n  "
+                << ResumeLine(options, training.last_snapshot) << "\n";
+    }
+    throw;
   }
-  std::unique_ptr<TrainProgress> progress;
-  if (options.progress && ProgressBar::Wanted()) {
-    progress = std::make_unique<TrainProgress>(&solver, solver.param().max_iter());
-    solver.AddCallback(progress.get());
-  }
-  log::Info(MemoryLine(solver.net()->memory_needs(), solver.history_bytes()));
-  log::Info("Starting Optimization");
-  device->ResetPeak();
-  solver.Solve();
-  progress.reset();
-  log::Info("Optimization Done.");
-  log::Info(Concat("Memory: device peak ", GeneralText(MiB(device->bytes_peak()), 6),
-                   " MiB, tests included"));
-  if (signals.stopped_by() == 0) return 0;
-  TellHowToResume(options, solver, signals.stopped_by());
-  return 128 + signals.stopped_by();
+  return signals.stopped_by() == 0 ? 0 : 128 + signals.stopped_by();
 }
 
 }  // namespace caffe

@@ -42,6 +42,19 @@ void Set(const std::string& name, const std::string& value);
 // The first part of the names of log files; "caffe" unless set.
 void SetProgram(const std::string& name);
 
+// While it exists, the calling thread logs warnings and errors alone, with "rank 2: " before their
+// text; nothing changes for rank 0.
+class RankScope {
+ public:
+  explicit RankScope(int rank);
+  ~RankScope();
+  RankScope(const RankScope&) = delete;
+  RankScope& operator=(const RankScope&) = delete;
+
+ private:
+  const int before_;
+};
+
 // True if lines of this level appear on standard error now.
 bool OnStandardError(Level level);
 

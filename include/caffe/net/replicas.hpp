@@ -8,6 +8,7 @@
 namespace caffe {
 
 class JointIteration;
+class LayerBase;
 class Net;
 
 // Nets of one device that one thread trains together: the actions of an iteration of all of them
@@ -20,6 +21,8 @@ class Replicas {
   const std::vector<Net*>& nets() const { return nets_; }
   // Net::Iterate of each. Throws if they are on different devices.
   void Iterate(IterationEnd end);
+  // All layers of a net, also those inside of composite layers.
+  static std::vector<LayerBase*> Layers(const Net& net);
 
  private:
   const std::vector<Net*> nets_;

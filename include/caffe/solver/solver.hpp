@@ -65,9 +65,11 @@ class Solver {
   static void StepTogether(const std::vector<Solver*>& replicas, int64_t iterations);
   // From now on, gradients are summed over all ranks before callbacks, clipping and the update see
   // them, and an update divides them by iter_size times the number of ranks. Buckets of at least
-  // `bucket_bytes` are summed while the backward pass goes on. Throws if the net's parameters are
-  // not those of rank 0. The communicator must outlive the solver. The net becomes the replica of
-  // that rank, see Net::SetReplica; test nets read all data.
+  // `bucket_bytes` are summed while the backward pass goes on. Parameters become those of rank 0.
+  // Throws if the net, the settings, the seeds or the data are not those of rank 0. The
+  // communicator must outlive the solver. The net becomes the replica of that rank, see
+  // Net::SetReplica. Ranks share the batches of a test out. Losses and outputs in the log are means
+  // over all ranks; rank 0 answers requests and writes the snapshots of Step and Solve.
   void SetCommunicator(Communicator* communicator, int64_t bucket_bytes = kBucketBytes);
   static constexpr int64_t kBucketBytes = int64_t{4} << 20;
   // The last part of an iteration: updates the parameters by the gradients in their diffs, and
@@ -78,7 +80,8 @@ class Solver {
   // snapshots (weights_id). After an error nothing has changed.
   void Restore(const std::string& path);
   // Writes <prefix>_iter_<iteration>.caffemodel and .solverstate. Both are complete before either
-  // gets its name; after an error neither is left, and older files of these names are.
+  // gets its name; after an error neither is left, and older files of these names are. With
+  // shard_updates all ranks call this, and rank 0 writes.
   void Snapshot();
   // The solverstate of the last Snapshot or Restore, and its iteration; empty and -1 if there was
   // none.
@@ -117,6 +120,7 @@ class Solver {
   bool frees_memory_ = false;
   bool python_layers_ = true;
   void Init(Device* device);
+  void SolveAll(const std::string& resume);
   void InitTrainNet(Device* device);
   void InitTestNets(Device* device);
   void MakeTestNet(const NetParameter& net, const std::string& source, Device* device,
@@ -144,6 +148,21 @@ class Solver {
   void Display();
   void DisplayUpdate();
   void CheckNumbers(double loss);
+  int rank() const { return communicator_ ? communicator_->rank() : 0; }
+  int ranks() const { return communicator_ ? communicator_->size() : 1; }
+  // The items of an update, of all ranks.
+  int64_t JointBatch() const;
+  // Means over all ranks.
+  std::vector<double> JointMeans(const std::vector<double>& own) const;
+  // Parameters of all ranks become those of rank 0: all, or those that no update changes, such as
+  // statistics.
+  void TakeParametersOfRank0(bool all);
+  // The request of rank 0.
+  SolverAction NextRequest();
+  // All ranks know the last snapshot of rank 0.
+  void ShareSnapshot();
+  // Runs `work`; if it throws, the calls of the other ranks end.
+  void TellingRanks(const std::function<void()>& work);
   void WarnOfLostScores(const Net& net);
   // Handles requests; returns true if training is to stop.
   bool AnswerRequests();
@@ -170,6 +189,8 @@ class Solver {
   int64_t last_snapshot_iter_ = -1;
   int64_t failed_snapshot_iter_ = -1;  // of the last TrySnapshot that failed
   std::function<std::string(const std::string& state)> resume_line_;
+  Communicator* communicator_ = nullptr;
+  bool reduces_ = false;  // gradients may still be in use by the communicator
   bool stop_ = false;
   int64_t iter_ = 0;
   RatePolicy rate_policy_ = RatePolicy::kFixed;

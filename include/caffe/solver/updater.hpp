@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "caffe/layer/step_state.hpp"
+#include "caffe/memory/device_buffer.hpp"
 #include "caffe/parallel/communicator.hpp"
 #include "caffe/solver/parameter_arena.hpp"
 #include "caffe/solver/update_rule.hpp"
@@ -40,9 +43,16 @@ class Updater {
   }
   // Gradients are sums over so many replicas, and are divided by this number, too; 1 by default.
   void SetReplicas(int replicas);
+  // From now on this rank updates a share of the parameters, and gets the others from the other
+  // ranks; it has the history of its share. `history()` then lies on the host, where
+  // CollectHistory writes it, and TakeHistory reads it. All ranks call these.
+  void ShareUpdates(Communicator* communicator);
+  bool shares_updates() const { return sharing_ != nullptr; }
+  void CollectHistory();
+  void TakeHistory();
   // ParameterArena::Buckets.
   std::vector<GradientBucket> Buckets(int64_t bytes) const { return arena_.Buckets(bytes); }
-  // Sums the gradients of the bucket over all ranks.
+  // Sums the gradients of the bucket over all ranks, in reduce_type where it is set.
   void Reduce(const GradientBucket& bucket, Communicator* communicator);
   // The two parts of Update: what changes between iterations, which is uploaded to StepState; and
   // the work, which is the same in each iteration.
@@ -70,6 +80,16 @@ class Updater {
   struct Program {
     std::unique_ptr<Kernel> update, squares;
   };
+  // The elements of a part of the arena that a rank updates: whole blocks.
+  struct Share {
+    int64_t begin = 0, count = 0;
+  };
+  Share ShareOf(const ParameterArena::Part& part, int rank) const;
+  int64_t LargestShare(const ParameterArena::Part& part) const;
+  void UpdatePart(size_t index);
+  template <class Copy> void VisitHistory(size_t part, int state, const Copy& copy);
+  // Sends the share of each rank to all.
+  void GatherPart(size_t index);
   void MakePrograms();
   void Decide();
 
@@ -84,11 +104,21 @@ class Updater {
   StepState* step_state_;
   Device* device_;
   ParameterArena arena_;
-  std::vector<std::vector<ArenaArray>> states_;  // [part][state]
+  std::vector<std::vector<ArenaArray>> states_;  // [part][state]; without sharing
+  Communicator* sharing_ = nullptr;
+  std::vector<std::vector<std::shared_ptr<BlobBase>>> share_states_;  // [part][state]
+  std::unique_ptr<DeviceBuffer> pieces_;  // of all ranks, while they are sent
   std::vector<std::shared_ptr<BlobBase>> history_;
   std::vector<Program> programs_;  // [part]
+  std::optional<DataType> reduce_type_;
+  // Conversions to reduce_type_ and back; narrow_ holds a bucket in this type.
+  struct Conversion {
+    std::unique_ptr<Kernel> there, back;
+  };
+  std::unique_ptr<DeviceBuffer> narrow_;
+  std::map<int, Conversion> conversions_;  // [part]
   std::unique_ptr<Kernel> decide_;
-  std::unique_ptr<Blob<float>> squares_;  // partial sums, followed by sums of these
+  std::unique_ptr<Blob<float>> squares_;  // partial sums
 };
 
 }  // namespace caffe

@@ -62,6 +62,9 @@ constexpr char kKnownLevels[] =
     "debug, info, warning, error and off, or glog's numbers 0 (info), 1 (warning), 2 (error) and "
     "3 (off)";
 
+// The rank of the innermost RankScope.
+thread_local int rank_of_thread = 0;
+
 // glog's letter for the level: D, I, W, E.
 class LetterFlag final : public spdlog::custom_flag_formatter {
  public:
@@ -230,7 +233,10 @@ class State {
 
   void Write(Level level, std::string_view text, const Where& where) {
     if (level == Level::kDebug && !ShowsDebug(where)) return;
-    const std::string line = WithoutHeads(Printable(text));
+    const int rank = rank_of_thread;
+    if (rank > 0 && level < Level::kWarning) return;
+    const std::string named = rank > 0 ? Concat("rank ", rank, ": ") : "";
+    const std::string line = WithoutHeads(Printable(named + std::string(text)));
     logger_->log(spdlog::source_loc{where.file, where.line, ""}, ToSpdlog(level),
                  spdlog::string_view_t(line.data(), line.size()));
   }
@@ -348,6 +354,9 @@ const std::vector<SettingName>& SettingNames() {
 void Set(const std::string& name, const std::string& value) { state().Set(name, value); }
 
 void SetProgram(const std::string& name) { state().SetProgram(name); }
+
+RankScope::RankScope(int rank) : before_(std::exchange(rank_of_thread, rank)) {}
+RankScope::~RankScope() { rank_of_thread = before_; }
 
 bool OnStandardError(Level level) { return state().OnStandardError(level); }
 

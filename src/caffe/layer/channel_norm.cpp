@@ -107,9 +107,14 @@ void ChannelNorm::Add(int which, KernelArgument diff) {
 }
 
 void ChannelNorm::Backward(const Operands& of, bool batch, KernelArgument y_diff,
-                           KernelArgument x_diff) {
+                           KernelArgument x_diff, Communicator* joint) {
   const int gate = of.relu, statistics = batch;
-  const double factor = 1.0 / static_cast<double>(outer_ * inner_);
+  if (joint) {
+    joint->AllReduceSum(device_, totals_->mutable_device_data(), totals_->count(), totals_->type());
+    joint->Finish();
+  }
+  const int64_t ranks = joint ? joint->size() : 1;
+  const double factor = 1.0 / static_cast<double>(outer_ * inner_ * ranks);
   const DevicePtr totals = totals_->device_data();
   if (spans_) {
     CAFFE_CHECK(batch, "spans of channels have gradients with statistics of the batch only");

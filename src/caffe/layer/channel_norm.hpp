@@ -5,6 +5,7 @@
 
 #include "caffe/layer/channel_sums.hpp"
 #include "caffe/memory/blob.hpp"
+#include "caffe/parallel/communicator.hpp"
 
 namespace caffe {
 
@@ -41,8 +42,9 @@ class ChannelNorm {
   void SumAndAdd(const Operands& of, KernelArgument y_diff, KernelArgument slope_diff,
                  KernelArgument bias_diff);
   // `batch`: the statistics are those of x. Without it, Sum and x are not needed. x_diff may be
-  // y_diff.
-  void Backward(const Operands& of, bool batch, KernelArgument y_diff, KernelArgument x_diff);
+  // y_diff. `joint`: the statistics are those of the batches of all ranks, and so are the means.
+  void Backward(const Operands& of, bool batch, KernelArgument y_diff, KernelArgument x_diff,
+                Communicator* joint = nullptr);
 
  private:
   void Add(int which, KernelArgument diff);

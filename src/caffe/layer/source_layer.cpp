@@ -37,7 +37,7 @@ void SourceLayer::LayerSetUp(const BlobVec&, const BlobVec& top) {
       skipped_ = Philox(kSkipCounter, context().seed)[0] % *settings_.rand_skip;
       log::Info(Concat("Skipping first ", skipped_, " data points."));
     }
-    shapes_ = source->Shapes(order_->At(skipped_ + Share().rank));
+    shapes_ = source->Shapes(order_->At(skipped_));
     source_ = std::move(source);
   } catch (...) {
     RethrowIn(Where());
@@ -51,12 +51,10 @@ void SourceLayer::LayerSetUp(const BlobVec&, const BlobVec& top) {
   Start();
 }
 
-Replica SourceLayer::Share() const { return phase() == TRAIN ? context().replica : Replica{}; }
-
 void SourceLayer::Start() {
   prefetcher_.reset();
-  const auto [rank, ranks] = Share();
-  next_ = given_ + static_cast<uint64_t>(rank);
+  const auto rank = static_cast<uint64_t>(context().replica.rank);
+  next_ = given_ + (phase() == TRAIN ? rank : rank * settings_.batch_size);
   const auto depth = static_cast<int>(settings_.prefetch);
   prefetcher_ = std::make_unique<Prefetcher>(depth, [this](DataBatch* batch) {
     try {
@@ -69,10 +67,12 @@ void SourceLayer::Start() {
 
 void SourceLayer::Fill(DataBatch* batch) {
   std::vector<BatchItem> items(settings_.batch_size);
+  const auto ranks = static_cast<uint64_t>(context().replica.ranks);
   for (BatchItem& item : items) {
     item = {order_->At(skipped_ + next_), next_};
-    next_ += static_cast<uint64_t>(Share().ranks);
+    next_ += phase() == TRAIN ? ranks : 1;
   }
+  if (phase() == TEST) next_ += (ranks - 1) * settings_.batch_size;
   batch->resize(types_.size());
   for (size_t i = 0; i < types_.size(); ++i) (*batch)[i].type = types_[i];
   source_->Read(items, batch);
@@ -90,7 +90,7 @@ void SourceLayer::Forward(const BlobVec& bottom, const BlobVec& top) {
     std::memcpy(top[i]->overwrite_host_data(), batch[i].bytes.data(), batch[i].bytes.size());
   }
   prefetcher_->Pop();
-  given_ += uint64_t{settings_.batch_size} * static_cast<uint64_t>(Share().ranks);
+  given_ += uint64_t{settings_.batch_size} * static_cast<uint64_t>(context().replica.ranks);
 }
 
 std::vector<uint64_t> SourceLayer::RunState() const {

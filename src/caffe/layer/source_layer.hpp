@@ -14,8 +14,8 @@
 namespace caffe {
 
 // A layer without bottoms that gives the items of an ItemSource in batches, endlessly. A thread
-// reads batches ahead. Replicas share out the items: with n ranks, rank r reads the items r, r + n,
-// r + 2n, … of one order, in phase TRAIN; in phase TEST each of them reads all items. A layer of
+// reads batches ahead. With n ranks, rank r reads the items r, r + n, r + 2n, … of one order in
+// phase TRAIN, and the batches r, r + n, … in phase TEST, which are those of one rank. A layer of
 // this kind defines ReadSettings and Open, and its source reads items; see
 // tests/solver/replica_data_test.cpp.
 class SourceLayer : public LayerBase, public HasRecords {
@@ -52,8 +52,6 @@ class SourceLayer : public LayerBase, public HasRecords {
  private:
   // Starts the thread at the position of skipped_ and given_.
   void Start();
-  // The replica whose items this layer reads.
-  Replica Share() const;
   void Fill(DataBatch* batch);
 
   Settings settings_;

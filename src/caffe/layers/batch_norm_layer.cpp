@@ -9,6 +9,7 @@
 #include "caffe/layer/channel_norm.hpp"
 #include "caffe/layer/channel_sums.hpp"
 #include "caffe/layer/code_affine.hpp"
+#include "caffe/layer/has_statistics.hpp"
 #include "caffe/layer/input_copy.hpp"
 #include "caffe/layer/layer_facts.hpp"
 #include "caffe/layer/layer_registry.hpp"
@@ -27,6 +28,8 @@ namespace {
 //   dE/dx = (dE/dy - mean of dE/dy - y times mean of y dE/dy) / sqrt(variance + eps)
 // - with use_global_stats blob 0 / blob 2 and blob 1 / blob 2 (0 if blob 2 is 0).
 //   dE/dx = dE/dy / sqrt(variance + eps)
+// With joint statistics (HasStatistics) of n ranks, the batch is those of all ranks, m is n times
+// as large, and the means of dE/dy and y dE/dy are those of all ranks.
 // bottom 0, top 0: at least two axes, the same shape. In place allowed: a copy of the bottom is
 // kept for the gradient, but with global statistics and no ReLU.
 // blobs: [channels], [channels], [1]. A solver does not change them: their lr_mult is 0; another
@@ -35,7 +38,7 @@ namespace {
 //   (0.999), eps (1e-5), fused_relu (false): y = max(y, 0).
 // Types: float kinds; with global statistics, quant8 and quant16 forward (CodeAffine), where y has
 // a range of its own. Blobs and statistics are float, double for double.
-class BatchNorm : public CodedLayer {
+class BatchNorm : public CodedLayer, public HasStatistics {
  public:
   using CodedLayer::CodedLayer;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
@@ -51,6 +54,7 @@ class BatchNorm : public CodedLayer {
   std::unique_ptr<Work> MakeWork(const WorkRequest& request, const BlobVec& bottom,
                                  const BlobVec& top) override;
   LayerFacts Facts() const override;
+  void JoinStatistics(Communicator* communicator) override { joint_ = communicator; }
 
  private:
   class TrainingWork;
@@ -59,6 +63,15 @@ class BatchNorm : public CodedLayer {
     return need_backward() && types().compute.is_float() && GradientNeedsInput();
   }
   void ComputeBatchStatistics(const BlobBase& x, ChannelSums* sums);
+  // The elements of a channel in the batch of all ranks.
+  double Elements() const {
+    return static_cast<double>(outer_ * inner_) * (joint_ ? joint_->size() : 1);
+  }
+  void SumOverRanks(BlobBase* blob) {
+    if (!joint_) return;
+    joint_->AllReduceSum(device(), blob->mutable_device_data(), blob->count(), blob->type());
+    joint_->Finish();
+  }
   bool GradientNeedsInput() const { return !global_ || fused_relu_; }
 
   bool global_ = false, fused_relu_ = false;
@@ -66,6 +79,8 @@ class BatchNorm : public CodedLayer {
   int64_t outer_ = 0, channels_ = 0, inner_ = 0;
   InputCopy input_;
   ChannelSums forward_sums_, backward_sums_;
+  Communicator* joint_ = nullptr;
+  std::shared_ptr<BlobBase> joint_squares_;  // sums of (x - mean)^2, with joint statistics
   // The last forward's mean and 1 / sqrt(variance + eps), and the last backward's sums.
   std::shared_ptr<BlobBase> mean_, inverse_, gradient_sums_;
   // The scale and the shift of each channel, with global statistics.
@@ -157,15 +172,25 @@ void BatchNorm::PrepareParameters() {
 }
 
 void BatchNorm::ComputeBatchStatistics(const BlobBase& x, ChannelSums* sums) {
-  const double m = static_cast<double>(outer_ * inner_);
+  const double m = Elements();
   const int64_t parts = sums->parts_per_channel();
   sums->Sum(x.Data());
   mean_kernel_->Launch(channels_, {channels_, parts, sums->parts(), 1 / m, mean_->MutableData()});
+  SumOverRanks(mean_.get());
   sums->Launch(square_parts_.get(), {x.Data(), mean_->Data()});
-  variance_->Launch(
-      channels_, {channels_, parts, sums->parts(), mean_->Data(), 1 / m, m > 1 ? m / (m - 1) : 1.0,
-                  fraction_, eps_, inverse_->MutableData(), blobs_[0]->MutableData(),
-                  blobs_[1]->MutableData(), blobs_[2]->MutableData()});
+  if (joint_) {
+    if (!joint_squares_) {
+      joint_squares_ = MakeBlob(master_type(), device(), {channels_}, name() + " squares");
+    }
+    sums->Finish(false, joint_squares_->MutableData());
+    SumOverRanks(joint_squares_.get());
+  }
+  const int64_t count = joint_ ? 1 : parts;
+  const DevicePtr squares = joint_ ? joint_squares_->device_data() : sums->parts();
+  variance_->Launch(channels_,
+                    {channels_, count, squares, mean_->Data(), 1 / m, m > 1 ? m / (m - 1) : 1.0,
+                     fraction_, eps_, inverse_->MutableData(), blobs_[0]->MutableData(),
+                     blobs_[1]->MutableData(), blobs_[2]->MutableData()});
 }
 
 void BatchNorm::Forward(const BlobVec& bottom, const BlobVec& top) {
@@ -206,8 +231,9 @@ void BatchNorm::Backward(const BlobVec& top, const std::vector<bool>& propagate_
     backward_sums_.Launch(gradient_parts_.get(),
                           {gate, x, y_diff, mean_->Data(), inverse_->Data()});
     backward_sums_.Finish(false, gradient_sums_->MutableData());
+    SumOverRanks(gradient_sums_.get());
   }
-  const double factor = 1.0 / static_cast<double>(outer_ * inner_);
+  const double factor = 1 / Elements();
   const KernelArgument x_diff = bottom[0]->MutableDiff();
   if (inner_ == 1) {
     gradient_columns_->Launch({outer_, channels_},
@@ -276,7 +302,7 @@ class BatchNorm::TrainingWork final : public Work {
     const KernelArgument y_diff = y_.Diff();
     norm_.SumAndAdd(operands, y_diff, scale_.scale->MutableDiff(), scale_.shift->MutableDiff());
     // The two diffs may share memory, so this one is computed last.
-    norm_.Backward(operands, true, y_diff, x_.MutableDiff());
+    norm_.Backward(operands, true, y_diff, x_.MutableDiff(), layer_.joint_);
   }
 
  private:
@@ -290,6 +316,11 @@ class BatchNorm::TrainingWork final : public Work {
   }
 
   void ComputeStatistics() {
+    if (moments_ && layer_.joint_) {  // which are about a mean of this rank alone
+      moments_.reset();
+      own_sums_ = ChannelSums(&layer_.workspace(), layer_.types(), layer_.master_type());
+      own_sums_->Reshape(rows_, layer_.channels_, 1, false);
+    }
     if (!own_sums_) return layer_.ComputeBatchStatistics(x_, &layer_.forward_sums_);
     if (!moments_) return layer_.ComputeBatchStatistics(x_, &*own_sums_);
     own_sums_->Launch(moments_.get(), {x_.Data()});

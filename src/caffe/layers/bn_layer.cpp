@@ -5,6 +5,7 @@
 #include "caffe/layer/channel_norm.hpp"
 #include "caffe/layer/channel_sums.hpp"
 #include "caffe/layer/filler.hpp"
+#include "caffe/layer/has_statistics.hpp"
 #include "caffe/layer/input_copy.hpp"
 #include "caffe/layer/layer.hpp"
 #include "caffe/layer/layer_facts.hpp"
@@ -34,7 +35,7 @@ namespace {
 // bn_param: slope_filler (constant 1), bias_filler (constant 0), momentum (0.9), eps (1e-5), frozen
 //   (false); or scale_filler (constant 1), shift_filler (constant 0), bn_mode (LEARN).
 // Types: float kinds; blobs and statistics are float, double for double.
-class BN : public LayerBase {
+class BN : public LayerBase, public HasStatistics {
  public:
   using LayerBase::LayerBase;
   void LayerSetUp(const BlobVec& bottom, const BlobVec& top) override;
@@ -48,6 +49,12 @@ class BN : public LayerBase {
   void Backward(const BlobVec& top, const std::vector<bool>& propagate_down,
                 const BlobVec& bottom) override;
   LayerFacts Facts() const override;
+  void JoinStatistics(Communicator*) override {
+    CAFFE_CHECK(
+        statistics_ != Statistics::kBatch, Where(),
+        ": this layer has no joint statistics (sync_statistics); replace it by BatchNorm and "
+        "Scale");
+  }
 
  private:
   // Whether Backward reads the bottom's data.

@@ -14,6 +14,12 @@ Replicas::Replicas(std::vector<Net*> nets)
 
 Replicas::~Replicas() = default;
 
+std::vector<LayerBase*> Replicas::Layers(const Net& net) {
+  std::vector<LayerBase*> layers;
+  for (const Node& node : net.wiring_.nodes) layers.push_back(node.layer.get());
+  return layers;
+}
+
 void Replicas::Iterate(IterationEnd end) {
   std::vector<Passes*> passes;
   for (Net* net : nets_) {

@@ -5,8 +5,11 @@
 
 namespace caffe {
 
-// Throws if the learnable parameters of the net are not those of rank 0's net: by layer, name,
-// shape and type.
-void CheckReplicas(const Net& net, Communicator* communicator);
+class SolverParameter;
+
+// Throws if the net and its solver are not replicas of those of rank 0: the learnable parameters by
+// layer, name, shape and type; the settings of the solver and of the layers, but for devices, paths
+// and names of files; the seeds; and the number of records of data layers.
+void CheckReplicas(const Net& net, const SolverParameter& solver, Communicator* communicator);
 
 }  // namespace caffe

@@ -81,6 +81,10 @@ void Solver::Snapshot() {
   CAFFE_CHECK(param_->has_snapshot_prefix(),
               "snapshot_prefix is not set, so there is no path for "
               "snapshots");
+  if (updater_->shares_updates()) {
+    updater_->CollectHistory();
+    if (rank() != 0) return;
+  }
   const bool hdf5 = param_->snapshot_format() == SolverParameter::HDF5;
   const char* const format = hdf5 ? "HDF5" : "binary proto";
   const std::string model = SnapshotName(iter_, hdf5 ? ".caffemodel.h5" : ".caffemodel");
@@ -100,6 +104,7 @@ void Solver::Snapshot() {
   state.set_iter(static_cast<int>(iter_));
   state.set_learned_net(model);
   state.set_weights_id(weights_id);
+  state.set_joint_batch(JointBatch());
   state.set_current_step(LearningRateStep(*param_, rate_policy_, iter_));
   for (const auto& blob : updater_->history()) blob->ToProto(state.add_history());
   if (updater_->adapts_loss_scale()) {
@@ -123,19 +128,31 @@ std::string Solver::HowToResume() const {
                 resume_line_ ? resume_line_(last_snapshot_) : "-snapshot " + last_snapshot_);
 }
 
+void Solver::ShareSnapshot() {
+  if (ranks() == 1) return;
+  last_snapshot_ = communicator_->Broadcast(last_snapshot_);
+  last_snapshot_iter_ = std::stoll(communicator_->Broadcast(Concat(last_snapshot_iter_)));
+  failed_snapshot_iter_ = std::stoll(communicator_->Broadcast(Concat(failed_snapshot_iter_)));
+  communicator_->SetLastWords(HowToResume());
+}
+
 void Solver::TrySnapshot() {
   try {
-    Snapshot();
+    if (rank() == 0 || updater_->shares_updates()) Snapshot();
   } catch (const Error& error) {
     failed_snapshot_iter_ = iter_;
     log::Warning(Concat("Iteration ", iter_,
                         ": training continues without a snapshot: ", error.what(), HowToResume()));
   }
+  ShareSnapshot();
 }
 
 void Solver::LastSnapshot() {
   try {
-    Snapshot();
+    if (rank() == 0 || updater_->shares_updates()) Snapshot();
+    ShareSnapshot();
+  } catch (const RankFailure&) {
+    throw;
   } catch (const Error& error) {
     CAFFE_THROW("the snapshot of iteration ", iter_, " was not written: ", error.what(),
                 HowToResume());
@@ -253,6 +270,11 @@ void Solver::Restore(const std::string& path) {
     throw;
   }
   iter_ = state.iter();
+  if (state.has_joint_batch() && state.joint_batch() != JointBatch()) {
+    log::Warning(Concat(path, ": an update was by ", state.joint_batch(), " items, and is by ",
+                        JointBatch(), " from now on (batch size times iter_size times ranks); ",
+                        "base_lr may need another value"));
+  }
   last_snapshot_ = path;
   last_snapshot_iter_ = iter_;
   failed_snapshot_iter_ = -1;
@@ -260,6 +282,7 @@ void Solver::Restore(const std::string& path) {
   learning_rate_step_ = LearningRateStep(*param_, rate_policy_, iter_);
   log::Info(Concat(type(), "Solver: restoring history"));
   for (int i = 0; i < state.history_size(); ++i) history[i]->FromProto(state.history(i), false);
+  if (updater_->shares_updates()) updater_->TakeHistory();
   if (updater_->adapts_loss_scale() && state.has_loss_scale()) {
     updater_->SetLossScale(state.loss_scale(), state.loss_scale_good_steps());
   }

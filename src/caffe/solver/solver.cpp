@@ -1,7 +1,9 @@
 #include "caffe/solver/solver.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
+#include <cstring>
 #include <list>
 #include <optional>
 
@@ -13,6 +15,8 @@
 #include "caffe/io/file_list.hpp"
 #include "caffe/io/proto_io.hpp"
 #include "caffe/io/unknown_names.hpp"
+#include "caffe/layer/has_statistics.hpp"
+#include "caffe/net/batch_size.hpp"
 #include "caffe/net/expert_usage.hpp"
 #include "caffe/net/lost_scores.hpp"
 #include "caffe/net/net_file.hpp"
@@ -82,7 +86,14 @@ Solver::Solver(const std::string& path, Device* device, bool python_layers)
   NamingMemory(path, [&] { Init(device); });
 }
 
-Solver::~Solver() = default;
+Solver::~Solver() {
+  if (!reduces_) return;
+  try {
+    communicator_->Finish();
+  } catch (const std::exception&) {
+    // Step has thrown this error already.
+  }
+}
 
 void Solver::Init(Device* device) {
   log::Info(Concat("Initializing solver from parameters: \n", param_->DebugString()));
@@ -249,9 +260,16 @@ double Solver::Rate() const { return LearningRate(*param_, rate_policy_, iter_);
 
 bool Solver::DisplaysNow() const { return param_->display() && iter_ % param_->display() == 0; }
 
+SolverAction Solver::NextRequest() {
+  const SolverAction own = action_ ? action_() : SolverAction::kNone;
+  if (ranks() == 1) return own;
+  const std::string first = communicator_->Broadcast(std::string(1, static_cast<char>(own)));
+  return static_cast<SolverAction>(first.at(0));
+}
+
 bool Solver::AnswerRequests() {
-  while (action_) {
-    const SolverAction request = action_();
+  for (;;) {
+    const SolverAction request = NextRequest();
     if (request == SolverAction::kNone) break;
     if (request == SolverAction::kSnapshot) TrySnapshot();
     if (request == SolverAction::kStop) {
@@ -264,7 +282,26 @@ bool Solver::AnswerRequests() {
 
 void Solver::Step(int64_t iterations) {
   Solver* const self = this;
-  NamingMemory("the solver of " + NetLabel(net_->name()), [&] { Iterate({&self, 1}, iterations); });
+  TellingRanks([&] {
+    NamingMemory("the solver of " + NetLabel(net_->name()), [&] {
+      Iterate({&self, 1}, iterations);
+    });
+  });
+}
+
+void Solver::TellingRanks(const std::function<void()>& work) {
+  if (ranks() == 1) return work();
+  try {
+    work();
+  } catch (const RankFailure&) {
+    throw;
+  } catch (const std::exception& error) {
+    communicator_->Abort(error.what());
+    throw;
+  } catch (...) {
+    communicator_->Abort("it was interrupted");
+    throw;
+  }
 }
 
 void Solver::StepTogether(const std::vector<Solver*>& replicas, int64_t iterations) {
@@ -288,16 +325,64 @@ void Solver::StepTogether(const std::vector<Solver*>& replicas, int64_t iteratio
 }
 
 void Solver::SetCommunicator(Communicator* communicator, int64_t bucket_bytes) {
-  CheckReplicas(*net_, communicator);
+  CheckReplicas(*net_, *param_, communicator);
+  communicator_ = communicator;
   net_->SetReplica({communicator->rank(), communicator->size()});
+  TakeParametersOfRank0(true);
   updater_->SetReplicas(communicator->size());
+  if (param_->shard_updates() && ranks() > 1) updater_->ShareUpdates(communicator);
+  if (param_->sync_statistics()) {
+    for (LayerBase* layer : Replicas::Layers(*net_)) {
+      if (auto* const one = dynamic_cast<HasStatistics*>(layer)) one->JoinStatistics(communicator);
+    }
+  }
+  // Without layer_wise_reduce all gradients of a type are one bucket.
+  if (!param_->layer_wise_reduce()) bucket_bytes = INT64_MAX;
   TrainingTail tail;
-  for (const GradientBucket& bucket : updater_->Buckets(bucket_bytes)) {
-    tail.reductions.push_back(
-        {bucket.members, [this, bucket, communicator] { updater_->Reduce(bucket, communicator); }});
+  const std::vector<GradientBucket> buckets = updater_->Buckets(bucket_bytes);
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    const GradientBucket& bucket = buckets[i];
+    const bool last = i + 1 == buckets.size();
+    tail.reductions.push_back({bucket.members, [this, bucket, communicator, last] {
+                                 reduces_ = true;
+                                 updater_->Reduce(bucket, communicator);
+                                 if (!last) return;
+                                 communicator->Finish();
+                                 reduces_ = false;
+                               }});
   }
   tail.entries.push_back([this] { RunUpdate(); });
   net_->SetTrainingTail(std::move(tail));
+  communicator->SetLastWords(HowToResume());
+  if (ranks() > 1) {
+    log::Info(Concat(ranks(), " ranks: an update is by ", JointBatch(), " items (batch size ",
+                     BatchSize(*net_), ", iter_size ", param_->iter_size(), ")"));
+  }
+}
+
+int64_t Solver::JointBatch() const {
+  const int replicas = net_->layers()[0]->context().replica.ranks;
+  return BatchSize(*net_) * param_->iter_size() * replicas;
+}
+
+std::vector<double> Solver::JointMeans(const std::vector<double>& own) const {
+  if (ranks() == 1) return own;
+  std::vector<double> means = SumOverRanks(communicator_, own);
+  for (double& mean : means) mean /= ranks();
+  return means;
+}
+
+void Solver::TakeParametersOfRank0(bool all) {
+  if (ranks() == 1) return;
+  for (size_t i = 0; i < net_->learnable_params().size(); ++i) {
+    if (!all && net_->params_lr()[i] != 0) continue;
+    BlobBase& blob = *net_->learnable_params()[i];
+    const auto bytes = static_cast<size_t>(blob.bytes());
+    std::string values;
+    if (rank() == 0) values.assign(static_cast<const char*>(blob.host_data()), bytes);
+    values = communicator_->Broadcast(values);
+    if (rank() != 0) std::memcpy(blob.mutable_host_data(), values.data(), bytes);
+  }
 }
 
 int64_t Solver::BeginSteps(int64_t iterations) {
@@ -310,6 +395,7 @@ int64_t Solver::BeginSteps(int64_t iterations) {
   const Device* const device = net_->device();
   int64_t history = 0;
   for (const auto& blob : updater_->history()) {
+    if (updater_->shares_updates()) break;  // each rank has a part of it already
     const SyncedMemory& memory = *blob->data_memory();
     // On the CPU memory is taken when it is written.
     const bool taken =
@@ -386,13 +472,14 @@ bool Solver::EndIteration(bool at_once) {
 }
 
 void Solver::Display() {
-  const double loss = SmoothedLoss();  // waits for the device, so the time below is right
+  // Waits for the device, so the time below is right.
+  const double loss = JointMeans({SmoothedLoss()})[0];
   const auto now = std::chrono::steady_clock::now();
   const float seconds = std::chrono::duration<float>(now - displayed_at_).count();
   const float speed = static_cast<float>(iter_ - displayed_iter_) / (seconds > 0 ? seconds : 1);
   log::Info(Concat("Iteration ", iter_, " (", speed, " iter/s, ", seconds, "s/", param_->display(),
                    " iters), loss = ", static_cast<float>(loss)));
-  LogOutputs(*net_, "Train", OutputValues(*net_));
+  LogOutputs(*net_, "Train", JointMeans(OutputValues(*net_)));
   WarnOfLostScores(*net_);
   displayed_at_ = now;
   displayed_iter_ = iter_;
@@ -500,8 +587,12 @@ void Solver::DisplayUpdate() {
 }
 
 void Solver::Solve(const std::string& resume) {
+  TellingRanks([&] { SolveAll(resume); });
+}
+
+void Solver::SolveAll(const std::string& resume) {
   const SolverParameter& p = *param_;
-  if (p.snapshot_after_train()) {
+  if (p.snapshot_after_train() && rank() == 0) {
     CheckSnapshotCanBeWritten();
     CheckSnapshotCanBeRead();
   }
@@ -526,7 +617,8 @@ void Solver::Solve(const std::string& resume) {
     const FreesMemory frees({&self, 1});
     net_->Forward();
     for (int i = 0; i < p.iter_size(); ++i) losses_->Record();  // a whole iteration's
-    log::Info(Concat("Iteration ", iter_, ", loss = ", static_cast<float>(SmoothedLoss())));
+    const double loss = JointMeans({SmoothedLoss()})[0];
+    log::Info(Concat("Iteration ", iter_, ", loss = ", static_cast<float>(loss)));
   } else {
     SmoothedLoss();  // warns if the loss is not finite
   }
@@ -546,25 +638,36 @@ std::vector<double> Solver::Test(int test_net) {
   // The thread's device may have changed since the last pass of either net.
   net_->FollowDefaultDevice();
   net.FollowDefaultDevice();
+  TakeParametersOfRank0(false);
   net.ShareTrainedLayersWith(*net_);
   if (net.is_pseudo()) net.CopyRangesFrom(*net_);
   const int iterations = param_->test_iter(test_net);
   std::vector<double> sums;
   double loss = 0;
-  for (int i = 0; i < iterations; ++i) {
+  // Each rank runs one of `sharing` batches; in the last round, some repeat the batch of rank 0.
+  for (int i = 0, sharing = 0; i < iterations; i += sharing) {
+    sharing = std::min(ranks(), iterations - i);
+    const bool counts = rank() < sharing;
+    if (ranks() > 1) net.SetReplica({counts ? rank() : 0, sharing});
     if (AnswerRequests()) {
       log::Info("Test interrupted.");
       return {};
     }
     net.Forward();
-    if (param_->test_compute_loss()) loss += net.Loss();
+    if (param_->test_compute_loss() && counts) loss += net.Loss();
     const std::vector<double> values = OutputValues(net);
     if (!AllFinite(values)) net.CheckData();
     sums.resize(std::max(sums.size(), values.size()), 0);
-    for (size_t j = 0; j < values.size(); ++j) sums[j] += values[j];
-    for (Callback* callback : callbacks_) callback->OnTest(test_net, i + 1, iterations);
+    for (size_t j = 0; j < values.size() && counts; ++j) sums[j] += values[j];
+    for (Callback* callback : callbacks_) callback->OnTest(test_net, i + sharing, iterations);
   }
   WarnOfLostScores(net);
+  if (ranks() > 1) {
+    sums.push_back(loss);
+    sums = SumOverRanks(communicator_, sums);
+    loss = sums.back();
+    sums.pop_back();
+  }
   if (param_->test_compute_loss()) {
     log::Info(Concat("Test loss: ", static_cast<float>(loss / iterations)));
   }
