@@ -32,12 +32,14 @@ class Recording {
       device_ = keeping_.get();
     }
     if (device_->backend() != "cuda") branches_.emplace("CAFFE_GRAPHS", "branches");
+    // Calls of a library are not recorded on OpenCL.
+    if (device_->backend() == "opencl") own_kernels_.emplace("CAFFE_LIBRARY", "gemm=generated");
   }
   Device* device() { return device_; }
   KeepingDevice* keeping() { return keeping_.get(); }  // null if the device itself records
 
  private:
-  std::optional<ScopedVariable> branches_;
+  std::optional<ScopedVariable> branches_, own_kernels_;
   std::unique_ptr<KeepingDevice> keeping_;
   Device* device_;
 };

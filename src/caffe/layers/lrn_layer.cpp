@@ -147,7 +147,9 @@ void LRN::FoldWindow(ProgramBuilder* builder) const {
   builder->Fold("quarters", quarters_);
 }
 
+// Kernels of devices get the reach that is compiled in, and cut windows themselves.
 int64_t LRN::Reach() const {
+  if (device()->has_groups() && reach_ <= kMostFolded) return reach_;
   return std::min(reach_, across_ ? extent_ : std::max(extent_, inner_));
 }
 

@@ -40,6 +40,9 @@ class OpenClDevice : public Device {
   cl_command_queue BranchQueue(size_t index);
   // The commands that the calling thread records; null if it does not record.
   opencl::Record* record();
+  // Held while kernels of records are made and get their arguments, and while records are enqueued.
+  // Two threads that did so at once have ended a program on NVIDIA's driver.
+  std::mutex& record_mutex() { return record_mutex_; }
   // Enqueues the work on the calling thread's stream, or records it. `keeps` is what recorded work
   // uses.
   void Submit(const opencl::Work& work, const std::string& where,
@@ -98,7 +101,7 @@ class OpenClDevice : public Device {
   const std::optional<opencl::CommandBufferFunctions> command_buffers_;
   opencl::Record record_;  // of the thread that records
   std::unique_ptr<OpenClStream> capture_stream_;
-  std::mutex branch_mutex_;
+  std::mutex branch_mutex_, record_mutex_;
   std::vector<opencl::Handle<cl_command_queue>> branch_queues_;
 
   std::once_flag driver_checked_;

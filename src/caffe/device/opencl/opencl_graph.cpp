@@ -1,6 +1,7 @@
 #include "caffe/device/opencl/opencl_graph.hpp"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "caffe/device/opencl/opencl_device.hpp"
@@ -60,6 +61,7 @@ OpenClGraph::OpenClGraph(OpenClDevice* device, std::vector<opencl::Command> comm
 }
 
 void OpenClGraph::DoLaunch() {
+  const std::lock_guard lock(device_->record_mutex());
   const cl_command_queue queue = device_->queue();
   if (buffer_) return buffer_->Enqueue(queue);
   if (plan_.tails().size() > 1) return LaunchBranches();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <mutex>
 #include <utility>
 
 #include "caffe/core/error.hpp"
@@ -132,6 +133,7 @@ void OpenClKernel::Submit(opencl::LaunchWork launch, const KernelArguments& argu
       std::shared_ptr<OpenClProgram> program;
       opencl::Handle<cl_kernel> kernel;
     };
+    const std::lock_guard lock(opencl_device_->record_mutex());
     const auto recorded =
         std::make_shared<Recorded>(program_, program_->MakeKernel(signature_.name));
     launch.kernel = recorded->kernel.get();
