@@ -14,8 +14,8 @@
 // belongs to the weight that packed_element names. The third index of a work group is the group of
 // the convolution. Defines: those of dialect/matrix_floats.h and dialect/matrix_tiles.h, where
 // VECTOR are the bytes of x and VECTOR_Y those of y_diff that are read at once; POINTWISE (1:
-// positions of x are those of y_diff); JOINED (1: groups of channels share a row of packed weights);
-// SPLIT (1: `parts` work groups, the second index, divide the positions of a tile, see
+// positions of x are those of y_diff); JOINED (1: groups of channels share a row of packed
+// weights); SPLIT (1: `parts` work groups, the second index, divide the positions of a tile, see
 // dialect/tile_parts.h).
 #define VECTORS_A (ROW_BYTES(TILE_M) / VECTOR_Y)
 #define VECTORS_B (ROW_BYTES(TILE_N) / VECTOR)

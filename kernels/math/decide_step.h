@@ -1,5 +1,5 @@
-// Decides from the sum of the squares of all gradients whether they are used (with `checks`, only if
-// all are finite), computes their factor (clipping, and the inverse of the loss scale) and, with
+// Decides from the sum of the squares of all gradients whether they are used (with `checks`, only
+// if all are finite), computes their factor (clipping, and the inverse of the loss scale) and, with
 // `adapts`, the next loss scale: half after an overflow, double after `window` steps without one.
 #include "dialect/training.h"
 #define DECIDE_STEP(sum)                                                                          \

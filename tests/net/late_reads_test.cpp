@@ -263,8 +263,8 @@ TEST_P(LateReadsTest, TheGradientOfAnInputThatLayersChangeInPlace) {
   }
 }
 
-// The gradient of `data` in phase TEST, which nobody expected in the forward, after one of `reads`
-// and, where `early`, after the next input was written.
+// The gradient of `data` in phase TEST, which the net did not expect in its forward, after one of
+// `reads` was read and, where `early`, after the next input was written.
 class LateGradientsTest : public LateReadsTest {
  protected:
   void ExpectTheGradient(const std::string& text, const std::string& last,
@@ -315,12 +315,12 @@ class LateGradientsTest : public LateReadsTest {
             LayerText("Convolution", "c3", "c2", "c3", convolution) +
             InnerProductText("ip", "c3", 3),
         "ip", {"", "m", "p", "c2"});
-    // A mask that nobody wrote, and layers in one step.
+    // A mask that the forward did not write, and layers in one step.
     ExpectTheGradient(input + LayerText("Pooling", "p", "data", "p", pool), "p", {"", "p"});
     ExpectTheGradient(input + c + LayerText("PReLU", "r", "c", "c"), "c", {"", "c"});
-    ExpectTheGradient(input + c + LayerText("PReLU", "r", "c", "c") +
-                          LayerText("Pooling", "p", "c", "p", pool),
-                      "p", {"", "c"});
+    ExpectTheGradient(
+        input + c + LayerText("PReLU", "r", "c", "c") + LayerText("Pooling", "p", "c", "p", pool),
+        "p", {"", "c"});
   }
 };
 

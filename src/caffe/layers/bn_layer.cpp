@@ -52,8 +52,8 @@ class BN : public LayerBase, public HasStatistics {
   void JoinStatistics(Communicator*) override {
     CAFFE_CHECK(
         statistics_ != Statistics::kBatch, Where(),
-        ": this layer has no joint statistics (sync_statistics); replace it by BatchNorm and "
-        "Scale");
+        ": this layer has no joint statistics (sync_statistics); use a BatchNorm layer, and a "
+        "Scale layer behind it");
   }
 
  private:

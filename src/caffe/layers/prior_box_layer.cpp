@@ -32,14 +32,16 @@ class PriorBox : public LayerBase {
   void Forward(const BlobVec& bottom, const BlobVec& top) override;
   LayerFacts Facts() const override;
 
- private:
+ protected:
   const PriorBoxParameter& parameter() const { return layer_param().prior_box_param(); }
   void AddBox(double width, double height) {
     widths_.push_back(width);
     heights_.push_back(height);
   }
-  void AddBoxesOfSizes();
-  void AddClusteredBoxes();
+
+ private:
+  // Adds the boxes of a cell.
+  virtual void AddBoxes();
   // Sets a value of two axes, given for both or for each.
   template <class T>
   void SetAxes(bool has_both, T both, bool has_h, T h, bool has_w, T w, const char* field,
@@ -52,10 +54,20 @@ class PriorBox : public LayerBase {
   std::unique_ptr<Kernel> forward_;
 };
 
+class PriorBoxClustered final : public PriorBox {
+ public:
+  using PriorBox::PriorBox;
+
+ private:
+  void AddBoxes() override;
+};
+
 template <class Dtype, class MItype, class MOtype>
 using PriorBoxLayer = Layer<Dtype, MItype, MOtype, PriorBox>;
+template <class Dtype, class MItype, class MOtype>
+using PriorBoxClusteredLayer = Layer<Dtype, MItype, MOtype, PriorBoxClustered>;
 
-void PriorBox::AddBoxesOfSizes() {
+void PriorBox::AddBoxes() {
   const PriorBoxParameter& p = parameter();
   CAFFE_CHECK(p.min_size_size() > 0, Where(), ": min_size must be given");
   CAFFE_CHECK(p.width_size() == 0 && p.height_size() == 0, Where(),
@@ -93,7 +105,7 @@ void PriorBox::AddBoxesOfSizes() {
   }
 }
 
-void PriorBox::AddClusteredBoxes() {
+void PriorBoxClustered::AddBoxes() {
   const PriorBoxParameter& p = parameter();
   CAFFE_CHECK(p.width_size() > 0 && p.width_size() == p.height_size(), Where(), ": needs as many ",
               "values of width as of height; there are ", p.width_size(), " and ", p.height_size());
@@ -122,11 +134,7 @@ void PriorBox::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   const PriorBoxParameter& p = parameter();
   widths_.clear();
   heights_.clear();
-  if (type() == "PriorBoxClustered") {
-    AddClusteredBoxes();
-  } else {
-    AddBoxesOfSizes();
-  }
+  AddBoxes();
   SetAxes(p.has_img_size(), p.img_size(), p.has_img_h(), p.img_h(), p.has_img_w(), p.img_w(),
           "image size", &image_h_, &image_w_);
   SetAxes(p.has_step(), p.step(), p.has_step_h(), p.step_h(), p.has_step_w(), p.step_w(), "step",
@@ -192,7 +200,7 @@ void RegisterPriorBoxLayer(LayerRegistry& registry) {
   traits.summary = "boxes of several sizes around each cell of a feature map (SSD)";
   registry.Add<PriorBoxLayer>("PriorBox", traits);
   traits.summary = "boxes of given sizes around each cell of a feature map";
-  registry.Add<PriorBoxLayer>("PriorBoxClustered", traits);
+  registry.Add<PriorBoxClusteredLayer>("PriorBoxClustered", traits);
 }
 
 }  // namespace caffe

@@ -34,20 +34,29 @@ class SmoothL1Loss : public LossBase {
   // The arguments of both kernels after the first ones.
   KernelArguments Arguments(const BlobVec& bottom) const;
   double LossDivisor(const BlobVec& bottom) const;
+  virtual bool mines() const { return false; }
 
-  bool mines_ = false;  // the loss is SmoothL1LossOHEM
-  int64_t part_ = 1;    // elements in a term
+  int64_t part_ = 1;  // elements in a term
   std::unique_ptr<Kernel> forward_, backward_;
   std::unique_ptr<Kernel> losses_;  // of items, for top 1
 };
 
+class SmoothL1LossOhem final : public SmoothL1Loss {
+ public:
+  using SmoothL1Loss::SmoothL1Loss;
+
+ private:
+  bool mines() const override { return true; }
+};
+
 template <class Dtype, class MItype, class MOtype>
 using SmoothL1LossLayer = Layer<Dtype, MItype, MOtype, SmoothL1Loss>;
+template <class Dtype, class MItype, class MOtype>
+using SmoothL1LossOhemLayer = Layer<Dtype, MItype, MOtype, SmoothL1LossOhem>;
 
 void SmoothL1Loss::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
   LossBase::LayerSetUp(bottom, top);
-  mines_ = type() == "SmoothL1LossOHEM";
-  if (!mines_) WarnOfUnusedNormalization();
+  if (!mines()) WarnOfUnusedNormalization();
   const float sigma = layer_param().smooth_l1_loss_param().sigma();
   CAFFE_CHECK(sigma > 0, Where(), ": sigma must be positive; it is ", sigma);
   forward_ = MakeKernel("loss/smooth_l1", "smooth_l1_forward");
@@ -56,7 +65,7 @@ void SmoothL1Loss::LayerSetUp(const BlobVec& bottom, const BlobVec& top) {
 }
 
 double SmoothL1Loss::LossDivisor(const BlobVec& bottom) const {
-  if (!mines_) return ItemDivisor(bottom[0]->shape(0));
+  if (!mines()) return ItemDivisor(bottom[0]->shape(0));
   const int64_t items = bottom[0]->shape(0), inner = bottom[0]->count(2);
   // Without labels all items are valid.
   const double divisor = Divisor(items, inner, LossParameter::VALID);
@@ -71,7 +80,7 @@ void SmoothL1Loss::Reshape(const BlobVec& bottom, const BlobVec& top) {
                 i == 2 ? "inside" : "outside", " weights must have the shape of bottom 0, ",
                 bottom[0]->shape_string(), "; they have ", bottom[i]->shape_string());
   }
-  if (mines_) {
+  if (mines()) {
     CAFFE_CHECK(bottom[0]->num_axes() >= 2, Where(), ": needs bottoms of at least 2 axes, not of ",
                 "shape ", bottom[0]->shape_string());
   }
@@ -140,7 +149,7 @@ void RegisterSmoothL1LossLayer(LayerRegistry& registry) {
   traits.max_top = 2;
   traits.float_tops = {1};
   traits.summary = "SmoothL1Loss, with the loss of each region as a top (R-FCN)";
-  registry.Add<SmoothL1LossLayer>("SmoothL1LossOHEM", traits);
+  registry.Add<SmoothL1LossOhemLayer>("SmoothL1LossOHEM", traits);
 }
 
 }  // namespace caffe

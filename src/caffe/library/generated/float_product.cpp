@@ -329,8 +329,8 @@ void FloatProduct::Run(const Operands& o) {
   }
   const int64_t group_out = p.out_channels / p.group, column_tiles = Ceil(group_out, tile_->n);
   KernelArguments arguments = MatrixProduct::Geometry(p);
-  arguments.append({packed_depth_, p.out_channels, group_out, p.y_row,
-                    column_tiles, parts_, Tiles(), o.alpha, o.beta});
+  arguments.append({packed_depth_, p.out_channels, group_out, p.y_row, column_tiles, parts_,
+                    Tiles(), o.alpha, o.beta});
   stages_.AddArguments(o.epilogue, o.y, &arguments);
   const DevicePtr none = BufferOf(o.y);
   arguments.append({o.offsets ? o.offsets : none, o.x, o.weights, o.bias ? o.bias : none});

@@ -142,7 +142,7 @@ void LostBlobs::NoteReads(bool again) {
   late_reads_->Record(reads_, again);
 }
 
-// What the works of a plan that does not train keep of a layer's arrays is their own choice.
+// The works of a plan that does not train choose which of a layer's arrays they keep.
 std::set<int> LostBlobs::MayRepeat() const {
   std::set<int> nodes = lost_arrays_;
   for (const Step& step : plan_.steps) {
