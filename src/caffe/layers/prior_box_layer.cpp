@@ -54,7 +54,7 @@ class PriorBox : public LayerBase {
   std::unique_ptr<Kernel> forward_;
 };
 
-class PriorBoxClustered final : public PriorBox {
+class PriorBoxClustered : public PriorBox {
  public:
   using PriorBox::PriorBox;
 

@@ -41,7 +41,7 @@ class SmoothL1Loss : public LossBase {
   std::unique_ptr<Kernel> losses_;  // of items, for top 1
 };
 
-class SmoothL1LossOhem final : public SmoothL1Loss {
+class SmoothL1LossOhem : public SmoothL1Loss {
  public:
   using SmoothL1Loss::SmoothL1Loss;
 
