@@ -86,7 +86,6 @@ void ConvOp::CheckWorkspace(DevicePtr workspace) const {
 // Throws, before threads begin, if an image or a group of a packed type begins in the middle of a
 // byte.
 void ConvOp::CheckParts(DevicePtr images, int64_t channels, int64_t positions) const {
-  if (!images.packed) return;
   if (descriptor_.batch > 1) (void)(images + channels * positions);
   if (descriptor_.group > 1) (void)(images + channels / descriptor_.group * positions);
 }
@@ -104,8 +103,12 @@ void ConvOp::Forward(const ConvArguments& arguments) {
   CAFFE_CHECK(static_cast<bool>(arguments.offsets) == (descriptor_.row_groups > 0), "convolution ",
               descriptor_.name(), ": offsets belong to groups of rows, and to these only");
   arguments.y.CheckWritable();
-  CheckParts(arguments.x, descriptor_.in_channels, descriptor_.geometry.input_count());
-  CheckParts(arguments.y, descriptor_.out_channels, descriptor_.geometry.output_count());
+  if (arguments.x.packed) {
+    CheckParts(arguments.x, descriptor_.in_channels, descriptor_.geometry.input_count());
+  }
+  if (arguments.y.packed) {
+    CheckParts(arguments.y, descriptor_.out_channels, descriptor_.geometry.output_count());
+  }
   DoForward(arguments);
 }
 
@@ -113,8 +116,12 @@ void ConvOp::BackwardData(const ConvGradients& gradients) {
   CAFFE_CHECK(descriptor_.backward_data, "convolution ", descriptor_.name(),
               " was not made for gradients of data");
   // A Deconvolution in a packed type.
-  CheckParts(gradients.x_diff, descriptor_.in_channels, descriptor_.geometry.input_count());
-  CheckParts(gradients.y_diff, descriptor_.out_channels, descriptor_.geometry.output_count());
+  if (gradients.x_diff.packed) {
+    CheckParts(gradients.x_diff, descriptor_.in_channels, descriptor_.geometry.input_count());
+  }
+  if (gradients.y_diff.packed) {
+    CheckParts(gradients.y_diff, descriptor_.out_channels, descriptor_.geometry.output_count());
+  }
   DoBackwardData(gradients);
 }
 

@@ -130,6 +130,8 @@ class SharedScales {
   }
 
   void Unite() {
+    const auto scaled = [](const auto& blob) { return blob->type().is_scaled(); };
+    if (std::none_of(wiring_.blobs.begin(), wiring_.blobs.end(), scaled)) return;
     for (const Node& node : wiring_.nodes) {
       if (!Moves(node)) continue;
       int first = -1;
