@@ -4,6 +4,7 @@
 
 #include "caffe/core/error.hpp"
 #include "caffe/device/runtime.hpp"
+#include "support/codes.hpp"
 #include "support/data_error.hpp"
 #include "support/devices.hpp"
 #include "support/layer_tester.hpp"
@@ -74,6 +75,31 @@ TEST_P(ReorgLayerTest, AgreesWithTheDefinition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ReorgLayerTest, testing::ValuesIn(DevicesAndFloats()),
+                         [](const auto& info) { return TestName(info.param); });
+
+class QuantizedReorgLayerTest : public testing::TestWithParam<DeviceType> {};
+
+TEST_P(QuantizedReorgLayerTest, CarriesCodesAndRange) {
+  const auto [device, type] = GetParam();
+  const Shape shape{2, 8, 4, 6};
+  for (const bool reverse : {false, true}) {
+    LayerTester layer(Text(2, reverse), device, TypeTriple::Equal(type), {shape});
+    const std::vector<int64_t> codes = TestCodes(layer.bottom().count(), type);
+    SetCodesOf(&layer.bottom(), codes);
+    layer.bottom().set_range({0.3, 99, true});
+    layer.Forward();
+    EXPECT_EQ(layer.top().range().scale, 0.3);
+    EXPECT_EQ(layer.top().range().zero, 99);
+    const std::vector<int64_t> others = Others(shape, 2), top = CodesOf(layer.top());
+    for (size_t i = 0; i < top.size(); ++i) {
+      const int64_t first = static_cast<int64_t>(i), second = others[i];
+      EXPECT_EQ(top[reverse ? second : first], codes[reverse ? first : second]) << reverse;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QuantizedReorgLayerTest,
+                         testing::ValuesIn(DevicesAndTypes({kQuant8, kQuant16})),
                          [](const auto& info) { return TestName(info.param); });
 
 TEST(ReorgLayerShapeTest, RefusesWhatDoesNotFit) {
