@@ -143,7 +143,7 @@ KERNEL(matrix_gradient, ARG(i32, positions), ARG(i32, height), ARG(i32, width),
 #if SPLIT
 #include "dialect/tile_parts.h"
 #endif
-  // The divisions take longer than the sums: they are not repeated for each row.
+  // Divisions are slow: they are not repeated for each row.
   const i32 filter = channels * plain_h * plain_w;
   i32 elements[PARTS_N][2];
   REPEAT for (i32 j = 0; j < PARTS_N; ++j) {

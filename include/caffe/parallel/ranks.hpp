@@ -18,7 +18,7 @@ void RunRanks(const std::vector<Device*>& devices,
               const std::function<void(Communicator*, Device*)>& work);
 
 // The rank of this process among those that a launcher of MPI (mpirun, srun) started; {0, 1, 0}
-// for a process of no launcher.
+// for a process that they did not start.
 struct JobRank {
   int rank = 0, ranks = 1;
   int local_rank = 0;  // on its machine

@@ -41,7 +41,7 @@ class OpenClDevice : public Device {
   // The commands that the calling thread records; null if it does not record.
   opencl::Record* record();
   // Held while kernels of records are made and get their arguments, and while records are enqueued.
-  // Two threads that did so at once have ended a program on NVIDIA's driver.
+  // A program in which two threads recorded ended on NVIDIA's driver; the cause is not known.
   std::mutex& record_mutex() { return record_mutex_; }
   // Enqueues the work on the calling thread's stream, or records it. `keeps` is what recorded work
   // uses.
